@@ -27,7 +27,7 @@ use crate::drive_inlet::shared::{Facts, InletShared};
 use crate::drive_inlet::{handshake, recovery};
 use crate::net::select2::{Either, select2};
 use crate::net::{sockets, uid};
-use crate::{Error, Result};
+use crate::{Error, Result, StreamInfo};
 
 /// The clock task: probes whatever outlet the inlet is connected with.
 ///
@@ -161,9 +161,13 @@ async fn ask_outlet(shared: &InletShared, clock: &mut Clock, attempt: &Attempt) 
     let peers = shared.source.peers();
     // Boxed, because every inlet's task would else hold room for several of them.
     match handshake::way(security, peers, &attempt.info, endpoint.data).await {
-        policy::Way::Plaintext => Box::pin(exchange(shared, clock, false, endpoint)).await,
+        policy::Way::Plaintext => {
+            let probing = exchange(shared, clock, &attempt.info, false, endpoint);
+            Box::pin(probing).await
+        }
         policy::Way::Secure => {
-            let probing = Box::pin(exchange(shared, clock, true, endpoint));
+            let probing = exchange(shared, clock, &attempt.info, true, endpoint);
+            let probing = Box::pin(probing);
             let dial = || {
                 let time_keys = || Exchange::TimeKeys;
                 let (info, limit) = (&attempt.info, keys::CONNECT_LIMIT);
@@ -185,6 +189,7 @@ async fn ask_outlet(shared: &InletShared, clock: &mut Clock, attempt: &Attempt) 
 async fn exchange(
     shared: &InletShared,
     clock: &mut Clock,
+    info: &StreamInfo,
     is_sealed: bool,
     endpoint: Endpoint,
 ) -> Error {
@@ -193,6 +198,7 @@ async fn exchange(
         Err(error) => return error,
     };
     clock.begin(is_sealed, local_clock());
+    clock.set_for_another(info.relay_advert().is_some());
     let mut session = None;
     let mut buffer = [0; 256];
     loop {

@@ -69,7 +69,8 @@ pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
 ///
 /// A stream that passes through a relay is an [`Outlet`] made by `OutletBuilder::relayed`: it has uid, numbering and
 /// host name of its origin, is not announced and has no port of its own. It is fed by `Outlet::push_run` and
-/// `Outlet::lose`. A `Port` serves many of them, and hands what is no feed to a `Handler`. Spec: relay §2, §3, §6.
+/// `Outlet::lose`. A `Port` serves many of them, and hands what is no feed to a `Handler`; an `Offer` is found as an
+/// outlet of its own, and is read through one. Spec: relay §2, §3, §6.
 #[doc(hidden)]
 pub mod relay {
     pub use lsl_proto::clock::SourceClock;
@@ -82,7 +83,9 @@ pub mod relay {
     pub use crate::drive_outlet::origin::{Origin, StreamClock};
     pub use crate::net::select2::{Either, select2};
     pub use crate::port::dial::dial;
-    pub use crate::port::{DEFAULT_PORT, Handler, Peer, Port, PortOptions, Refused};
+    pub use crate::port::handler::{Handler, Peer, Refused};
+    pub use crate::port::offer::Offer;
+    pub use crate::port::{DEFAULT_PORT, Port, PortOptions};
 }
 
 /// The configuration: what `lsl_api.cfg` and programs can say, and where it comes from.

@@ -1,6 +1,9 @@
 //! The port of a relay: one TCP port, under one identity, that serves many streams. Spec: relay §3.
 
 pub(crate) mod dial;
+pub(crate) mod handler;
+pub(crate) mod offer;
+mod passing;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,95 +12,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::outlet::connection::{self as proto, Event, Stage};
-use lsl_proto::outlet::request::{Feed, Offer, Reply};
+use lsl_proto::outlet::request::{Feed, Reply};
 use lsl_proto::wire::request::{
     FIRST_VERSION_WITH_HEADERS, PROTOCOL_VERSION, PortRequest, Request,
 };
 use lsl_proto::wire::response::Refusal;
-use lsl_proto::wire::sequence::ReplayFrom;
 use lsl_secure::audit::EventKind;
 use lsl_secure::policy::REFUSAL_403;
-use lsl_secure::{Cause, Policy, PublicKey, Security};
+use lsl_secure::{Cause, Policy};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::byte_stream::ByteStream;
 use crate::byte_stream::substream::Substream;
-use crate::drive_inlet::handshake::may_link;
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::duplex::Duplex;
 use crate::drive_outlet::identity::{Accept, Identity};
 use crate::drive_outlet::origin::StreamClock;
 use crate::drive_outlet::{listen, refusal};
-use crate::net::select2::{Either, select2};
+use crate::net::scope::Scope;
 use crate::net::sockets;
 use crate::net::{runtime, uid};
 use crate::{ChannelFormat, Context, Error, Outlet, Result, StreamInfo};
-
-/// Answers the requests that come in at a [`Port`]. All of it runs on the threads of this crate: what takes long is
-/// for tasks of the implementor.
-pub trait Handler: Send + Sync + 'static {
-    /// Returns the outlet of a stream, once it can be read: made by [`OutletBuilder::relayed`], and held by the
-    /// implementor as long as it shall be served. `from` is where the peer wants to begin.
-    /// Dropped where the peer leaves, or after 15 s.
-    ///
-    /// [`OutletBuilder::relayed`]: crate::OutletBuilder::relayed
-    ///
-    /// # Errors
-    /// What the peer is told.
-    fn stream(
-        &self,
-        uid: &[u8],
-        from: Option<ReplayFrom>,
-        peer: &Peer,
-    ) -> impl Future<Output = Result<Arc<Outlet>, Refused>> + Send;
-
-    /// Returns the short info of the matching stream with the smallest uid, or nothing.
-    fn shortinfo(&self, query: &[u8], peer: &Peer) -> Vec<u8>;
-
-    /// Returns the full info of a stream; `None` if there is none that this peer may read.
-    fn fullinfo(&self, uid: &[u8], peer: &Peer) -> Option<Vec<u8>>;
-
-    /// Returns the clock of a stream, for one who asks for nothing else; `None` if there is none that this peer
-    /// may read.
-    fn clock(&self, uid: &[u8], peer: &Peer) -> Option<Arc<StreamClock>>;
-
-    /// Serves a request to watch, to link or for the status. What it returns is awaited on a thread of this crate
-    /// and dropped with the port.
-    fn serve(
-        &self,
-        request: PortRequest,
-        peer: Peer,
-        duplex: Duplex,
-    ) -> impl Future<Output = ()> + Send;
-
-    /// Is told of a refusal that is none of its own: of plaintext, or beyond the connections that are served.
-    fn refused(&self, _cause: Cause) {}
-}
-
-/// Peer of a connection, as far as it is known.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    /// Address of the peer.
-    pub address: SocketAddr,
-    /// Address of our end of the connection.
-    pub local: SocketAddr,
-    /// Key that it has proved to own, and its name in our trust file; `None` in plaintext.
-    pub trusted: Option<(PublicKey, String)>,
-    /// Number of the link through which its request came; `None` for connections with the port.
-    pub link: Option<u64>,
-    /// Whether it may link with this relay: by its role in the trust file, or as a program on this machine.
-    pub is_relay: bool,
-}
-
-/// Reason for which a stream is not served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// Unknown, gone, or not for this peer, which cannot tell the difference.
-    NotFound,
-    /// Beyond a limit; the peer may try again.
-    Busy,
-}
+use handler::{Handler, Peer, is_loopback};
+use passing::{find, lend_keys, negotiate, unknown};
 
 /// Settings of a [`Port`].
 #[derive(Debug, Clone)]
@@ -122,7 +60,7 @@ pub struct Port {
     places: Arc<Semaphore>,
     /// Limit that `places` has, or will have once enough connections ended.
     most_connections: AtomicUsize,
-    ended: Arc<Semaphore>,
+    scope: Scope,
     answer: Answer,
 }
 
@@ -150,14 +88,14 @@ impl Port {
             let text = "this machine's policy is required: no address of a relay may be insecure";
             return Err(Error::Security(text.into()));
         }
-        let ended = Arc::new(Semaphore::new(0));
+        let scope = Scope::default();
         let most_connections = options.most_connections.min(MOST_PLACES);
         let places = Arc::new(Semaphore::new(most_connections));
         let shared = Arc::new(Shared {
             identity: Identity::of_port(context.clone(), describe(context, options)?)?,
             handler,
             places: Arc::clone(&places),
-            ended: Arc::clone(&ended),
+            scope: scope.clone(),
         });
         let mut listeners = Vec::new();
         let of_links = Face {
@@ -169,9 +107,10 @@ impl Port {
             tasks: Vec::new(),
             places,
             most_connections: AtomicUsize::new(most_connections),
-            ended,
+            scope,
             answer: Box::new(move |substream, request, peer| {
-                of_links.spawn(of_links.clone().serve(substream, request, peer));
+                let serving = of_links.clone().serve(substream, request, peer);
+                of_links.shared.scope.spawn(serving);
             }),
         };
         let insecure = options.insecure.iter().map(|address| (address, true));
@@ -240,7 +179,7 @@ impl Drop for Port {
         for task in &self.tasks {
             task.abort();
         }
-        self.ended.close();
+        self.scope.close();
     }
 }
 
@@ -267,8 +206,8 @@ struct Shared<H> {
     identity: Identity,
     handler: H,
     places: Arc<Semaphore>,
-    /// Closed with the port; gives nothing.
-    ended: Arc<Semaphore>,
+    /// Closed with the port.
+    scope: Scope,
 }
 
 /// One address of a port.
@@ -342,16 +281,19 @@ impl<H: Handler> Face<H> {
             Next::Done => {}
             Next::Hold(text) => refusal::hold_open(connection, text),
             Next::Feed(outlet, feed) => {
-                if let Err((mut connection, refusal)) = outlet.shared.join(connection, &feed) {
+                let info = &outlet.shared.identity.info;
+                let joined = outlet.shared.join(connection, &feed, info);
+                if let Err((mut connection, refusal)) = joined {
                     let refused = self.refused(refusal);
                     return connection.finish(&refused).await;
                 }
             }
-            Next::TimeKeys(clock) => self.spawn(lend_keys(connection, clock)),
+            Next::TimeKeys(clock) => self.shared.scope.spawn(lend_keys(connection, clock)),
             Next::Serve(request, peer) => {
                 let shared = Arc::clone(&self.shared);
                 let duplex = Duplex::new(connection);
-                self.spawn(async move { shared.handler.serve(request, peer, duplex).await });
+                let serving = async move { shared.handler.serve(request, peer, duplex).await };
+                self.shared.scope.spawn(serving);
             }
         }
         Ok(())
@@ -436,18 +378,9 @@ impl<H: Handler> Face<H> {
         let Shared {
             identity, handler, ..
         } = &*self.shared;
-        let from = match request {
-            Request::StreamFeed { headers, .. } => headers.replay_from,
-            _ => None,
-        };
-        let finding = Box::pin(handler.stream(uid, from, peer));
-        let outlet = match select2(finding, connection.until_gone()).await {
-            Either::First(Ok(outlet)) => outlet,
-            Either::First(Err(Refused::NotFound)) => {
-                return Ok(Err(self.refused(Refusal::NotFound)));
-            }
-            Either::First(Err(Refused::Busy)) => return Ok(Err(self.refused(Refusal::RelayLimit))),
-            Either::Second(gone) => return Err(gone),
+        let outlet = match find(handler, connection, request, uid, peer).await? {
+            Ok(outlet) => outlet,
+            Err(refusal) => return Ok(Err(self.refused(refusal))),
         };
         let shared = &outlet.shared;
         if let Some((key, _)) = &peer.trusted {
@@ -459,83 +392,18 @@ impl<H: Handler> Face<H> {
                 return Ok(Err(self.refused(Refusal::NotFound)));
             }
         }
-        let offer = Offer {
-            info: &shared.identity.info,
-            shortinfo: &shared.shortinfo,
-            options: &shared.options,
-            coalesces: connection.link().session().is_some() && !shared.coalesce.is_zero(),
-        };
-        Ok(
-            match offer.reply(request, |_| Ok(b""), |from| shared.retained(from))? {
-                Reply::Feed(feed) => Ok(Next::Feed(outlet, feed)),
-                Reply::Bytes(bytes) => Err(bytes),
-                Reply::Refusal(refusal) => Err(self.refused(refusal)),
-            },
-        )
+        let shown = (&shared.identity.info, &*shared.shown.shortinfo);
+        Ok(match negotiate(&outlet, shown, connection, request)? {
+            Reply::Feed(feed) => Ok(Next::Feed(outlet, feed)),
+            Reply::Bytes(bytes) => Err(bytes),
+            Reply::Refusal(refusal) => Err(self.refused(refusal)),
+        })
     }
 
     fn refused(&self, refusal: Refusal) -> Vec<u8> {
         self.shared.identity.refused.add(1);
         refusal.to_bytes(PROTOCOL_VERSION)
     }
-
-    /// Runs a task that ends with the port.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let ended = Arc::clone(&self.shared.ended);
-        // Without a runtime there is nobody to serve.
-        let _ = runtime::spawn(async move { drop(select2(task, ended.acquire()).await) });
-    }
-}
-
-/// Keeps a connection that only asks for the clock of a stream.
-async fn lend_keys(mut connection: Connection, clock: Arc<StreamClock>) {
-    connection.machine.lend_keys(local_clock());
-    let serving = async {
-        while !connection.machine.is_closed() {
-            connection.step().await?;
-            if let Some(Event::Control(pong)) = connection.machine.poll_event()
-                && let Some(pong) = clock.answer(pong)
-            {
-                connection.machine.control(pong);
-            }
-        }
-        Ok::<_, Error>(())
-    };
-    let ended = serving.await;
-    tracing::debug!(peer = %connection.link().peer, ?ended, "time keys gone");
-    connection.close().await;
-}
-
-impl Peer {
-    fn of(connection: &Connection, security: &Security) -> Result<Self> {
-        let link = connection.link();
-        let local = connection.stream.local_addr();
-        Ok(Self {
-            address: link.peer,
-            local: local.map_err(|source| Error::io("connection", source))?,
-            trusted: link
-                .session()
-                .map(|session| (session.peer(), session.peer_name().to_owned())),
-            link: None,
-            is_relay: match &link.key {
-                Some(key) => may_link(security, key),
-                None => is_loopback(&link.peer),
-            },
-        })
-    }
-
-    /// Whether it is a program on this machine that reads in plaintext.
-    pub fn is_local(&self) -> bool {
-        self.trusted.is_none() && is_loopback(&self.address)
-    }
-}
-
-fn is_loopback(address: &SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
-}
-
-fn unknown() -> Error {
-    Error::Protocol("unknown request".into())
 }
 
 /// What becomes of a connection after its request.

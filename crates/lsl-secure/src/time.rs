@@ -105,7 +105,8 @@ impl TimeProber {
     }
 
     /// Takes a packet that arrived at `now`. `None` for everything that is not an authentic first
-    /// reply, within `max_rtt_secs`, to one of our probes.
+    /// reply, within `max_rtt_secs`, to one of our probes. Who answers for another clock may say a t1 after t2: that is
+    /// for the caller to judge.
     pub fn receive(&mut self, packet: &[u8], now: f64, max_rtt_secs: f64) -> Option<TimeReply> {
         let header = self.end.header(packet)?;
         let text = self.end.open(packet, header)?;
@@ -127,7 +128,6 @@ impl TimeProber {
             && [now, reply.t0, reply.t1, reply.t2]
                 .iter()
                 .all(|time| time.is_finite())
-            && reply.t1 <= reply.t2
             // Never negative between honest clocks, and such a probe would win every selection.
             && (0.0..=max_rtt_secs).contains(&rtt);
         sound.then_some(reply)
@@ -155,6 +155,16 @@ impl TimeResponder {
         t1: f64,
         t2: impl FnOnce() -> f64,
     ) -> Option<[u8; TIME_PACKET_LEN]> {
+        self.answer_with(packet, || Some([t1, t2()]))
+    }
+
+    /// Does the same with t1 and t2 of another clock, which are asked for once the packet is known to deserve an
+    /// answer; `None` if nobody knows them.
+    pub fn answer_with(
+        &mut self,
+        packet: &[u8],
+        times: impl FnOnce() -> Option<[f64; 2]>,
+    ) -> Option<[u8; TIME_PACKET_LEN]> {
         let header = self.end.header(packet)?;
         // Looked up before opening, which costs more; moved only after, or a forged high counter
         // would lock out the real ones.
@@ -167,13 +177,9 @@ impl TimeResponder {
         if !f64::from_be_bytes(t0).is_finite() || text.iter().skip(8).any(|&byte| byte != 0) {
             return None;
         }
+        let [t1, t2] = times()?.map(f64::to_be_bytes);
         let mut reply = [0; TEXT_LEN];
-        let fields = [
-            header.counter.to_be_bytes(),
-            t0,
-            t1.to_be_bytes(),
-            t2().to_be_bytes(),
-        ];
+        let fields = [header.counter.to_be_bytes(), t0, t1, t2];
         for (to, field) in reply.chunks_exact_mut(8).zip(fields) {
             to.copy_from_slice(&field);
         }

@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 
 use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
 use crate::drive_discovery::responder;
+use crate::drive_outlet::origin::StreamClock;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sealed_time::SealedClocks;
@@ -182,20 +183,22 @@ impl Announcement {
         Arc::clone(&self.service.places).try_acquire_owned().ok()
     }
 
-    /// Answers at an outlet's own socket as well, until the task is aborted.
+    /// Answers at an outlet's own socket as well, until the task is aborted. Clock probes are answered in the clock of
+    /// a source, if one is given.
     ///
     /// # Errors
     /// [`Error::Io`] if there is no runtime.
     pub(crate) fn listen(
         &self,
         socket: UdpSocket,
-        place: OwnedSemaphorePermit,
+        place: Option<OwnedSemaphorePermit>,
+        source: Option<Arc<StreamClock>>,
     ) -> Result<JoinHandle<()>> {
         let answers = self.service.answers.clone();
         let shared = Arc::clone(&self.shared);
         runtime::spawn(async move {
             let _place = place;
-            listen(Arc::new(socket), Arrival::Service, shared, answers).await;
+            listen(Arc::new(socket), Arrival::Service, shared, answers, source).await;
         })
     }
 
@@ -272,7 +275,7 @@ impl ServiceSockets {
 
     fn listen(&mut self, socket: UdpSocket, arrival: Arrival, shared: &Arc<Shared>) -> Result<()> {
         let answers = self.answers.clone();
-        let task = listen(Arc::new(socket), arrival, Arc::clone(shared), answers);
+        let task = listen(Arc::new(socket), arrival, Arc::clone(shared), answers, None);
         self.tasks.push(AbortOnDrop(runtime::spawn(task)?));
         Ok(())
     }
@@ -298,12 +301,14 @@ fn bind(network: &NetworkConfig, family: Family) -> Result<(UdpSocket, u16)> {
 /// A query with the socket that it came in by, which is also the one that answers.
 type QueuedQuery = (Arc<UdpSocket>, PendingQuery);
 
-/// Reads one socket of the service for ever.
+/// Reads one socket of the service for ever. Plaintext clock probes are answered in the clock of `source`, if that is
+/// not ours.
 async fn listen(
     socket: Arc<UdpSocket>,
     arrival: Arrival,
     shared: Arc<Shared>,
     answers: mpsc::Sender<QueuedQuery>,
+    source: Option<Arc<StreamClock>>,
 ) {
     loop {
         let received = sockets::receive_from(&socket, |datagram, from| {
@@ -328,7 +333,15 @@ async fn listen(
         };
         match answer {
             Answer::Ignore => {}
-            Answer::Time(request) => send_time(&socket, request, received_at, from).await,
+            Answer::Time(request) => {
+                let shifts = match &source {
+                    None => Some((0.0, 0.0)),
+                    Some(source) => source.shifts(),
+                };
+                if let Some(shifts) = shifts {
+                    send_time(&socket, request, (received_at, shifts), from).await;
+                }
+            }
             Answer::SealedTime => {
                 let Some(reply) = sealed else {
                     lock_ignoring_poison(&shared.registry).counters.time_dropped += 1;
@@ -388,12 +401,13 @@ async fn send_answers(mut queries: mpsc::Receiver<QueuedQuery>, shared: Arc<Shar
 async fn send_time(
     socket: &UdpSocket,
     request: lsl_proto::wire::timedata::TimeRequest,
-    received_at: f64,
+    (received_at, (first, second)): (f64, (f64, f64)),
     to: SocketAddr,
 ) {
     // `send_to` tries before it waits, so the second reading of the clock is as late as can be. A
     // late answer would only spoil the sender's measurement, hence no second try.
-    let reply = request.reply(received_at, local_clock()).to_bytes();
+    let reply = request.reply(received_at + first, local_clock() + second);
+    let reply = reply.to_bytes();
     if let Err(error) = socket.send_to(&reply, to).await {
         tracing::debug!(%error, %to, "cannot answer a clock probe");
     }

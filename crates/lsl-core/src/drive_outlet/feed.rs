@@ -15,18 +15,17 @@ use lsl_proto::outlet::request::Feed;
 use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
 use lsl_proto::wire::sequence::{Granted, ReplayFrom};
-use lsl_secure::Cause;
 
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::link::{Feeding, Sender};
 use crate::drive_outlet::push::OutletShared;
 use crate::net::select2::{Either, select2};
 use crate::net::sync::{local_clock as clock_of_pushes, spawn};
-use crate::{Error, Result};
+use crate::{Error, Result, StreamInfo};
 
 impl OutletShared {
     /// Makes a connection a consumer and serves it until it leaves or the outlet closes. Whatever
-    /// is pushed after this call reaches it.
+    /// is pushed after this call reaches it. `info` is that of the outlet which was asked.
     ///
     /// # Errors
     /// The connection, and what its peer must be told, if there is no room.
@@ -34,6 +33,7 @@ impl OutletShared {
         self: &Arc<Self>,
         mut connection: Connection,
         feed: &Feed,
+        info: &StreamInfo,
     ) -> Result<(), (Box<Connection>, Refusal)> {
         let Feed {
             variant, limits, ..
@@ -95,7 +95,7 @@ impl OutletShared {
                 end: None,
             }
         });
-        let side = self.options.side(&self.identity.info);
+        let side = self.options.side(info);
         sender.queue(&feed.preamble(&side, granted));
         let limits = FeedLimits {
             is_granted: granted.is_some(),
@@ -250,9 +250,9 @@ impl OutletShared {
 }
 
 impl Feeding for OutletShared {
-    fn alert(&self, id: ConsumerId, cause: Cause) {
+    fn end(&self, id: ConsumerId, last_word: Control) {
         // It ends the consumer, which leaves the flush task nothing to do.
-        let _ = (self.fanout).update(|fanout| fanout.control(id, Control::Alert(cause)));
+        let _ = (self.fanout).update(|fanout| fanout.control(id, last_word));
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use crate::byte_stream::pipe;
     use crate::net::runtime;
-    use crate::{ChannelFormat, Context, StreamInfo};
+    use crate::{ChannelFormat, Context};
     use lsl_proto::config::Config;
     use lsl_proto::outlet::connection as proto;
     use lsl_proto::outlet::request::OutletOptions;

@@ -132,7 +132,8 @@ async fn secure(
     };
     let clocks = identity.context.service().clocks();
     // Behind a port the clocks are those of its streams.
-    let clock = (!identity.is_port).then(|| clocks.register(time.into_responder()));
+    let clock =
+        (!identity.is_port).then(|| clocks.register(time.into_responder(), identity.clock.clone()));
     let uid = identity.info.uid().into_owned();
     let events = SessionEvents::new(info, Role::Outlet, peer, uid);
     let session = Session::new(events, &identity.security, clock);

@@ -1,17 +1,22 @@
 //! Who accepts connections: the stream that the DESCRIPTOR of every session describes, and whom it lets in. An
 //! outlet has one identity, the port of a relay has one for all the streams behind it. Spec: LSS/1 §4.2, §7.4.
 
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 
 use lsl_proto::describe;
 use lsl_proto::outlet::connection as proto;
+use lsl_proto::outlet::request::{Permission, Refused, plaintext_permission};
 use lsl_proto::security::connection_event;
+use lsl_proto::wire::request::Request;
 use lsl_secure::audit::{self, EventKind};
-use lsl_secure::{Descriptor, Local, Policy, Role, Security};
+use lsl_secure::{Cause, Descriptor, Local, Policy, Role, Security, SessionGuard};
 
 use crate::context::Context;
 use crate::drive_outlet::connection::Connection;
+use crate::drive_outlet::link::Link;
+use crate::drive_outlet::origin::StreamClock;
+use crate::net::trust_watch;
 use crate::stats::Counter;
 use crate::{Result, StreamInfo};
 
@@ -28,6 +33,8 @@ pub(crate) struct Identity {
     pub(crate) refused: Counter,
     /// Leads to many streams. Spec: relay §3.
     pub(crate) is_port: bool,
+    /// Clock in which peers are answered, if it is not ours. Spec: relay §7.
+    pub(crate) clock: Option<Arc<StreamClock>>,
 }
 
 /// Takes the connections of a listener; clones are handles to the same one.
@@ -51,6 +58,7 @@ impl Identity {
             descriptor: Arc::new(descriptor),
             refused: Counter::default(),
             is_port: false,
+            clock: None,
         })
     }
 
@@ -64,12 +72,26 @@ impl Identity {
         })
     }
 
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn with_clock(
+        context: Context,
+        info: StreamInfo,
+        clock: Arc<StreamClock>,
+    ) -> Result<Self> {
+        let identity = Self::new(context, info)?;
+        Ok(Self {
+            clock: Some(clock),
+            ..identity
+        })
+    }
+
     /// Returns a fresh connection as one that expects the requests that are answered here.
     pub(crate) fn expecting(&self, machine: proto::Connection) -> proto::Connection {
-        if self.is_port {
-            machine.for_port()
-        } else {
-            machine
+        match (self.is_port, &self.clock) {
+            (true, _) => machine.for_port(),
+            (false, Some(_)) => machine.for_another_clock(),
+            (false, None) => machine,
         }
     }
 
@@ -90,5 +112,47 @@ impl Identity {
     /// Records an event.
     pub(crate) fn audit(&self, event: audit::Event) {
         self.security.audit().record(event);
+    }
+
+    /// Returns what the peer of a request in plaintext is told that is refused; `None` if it is answered.
+    pub(crate) fn refused_plaintext(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        request: &Request,
+    ) -> Option<&'static [u8]> {
+        let plaintext = |kind, method| self.event(kind, link.peer).detail(method);
+        let policy = self.security.policy();
+        let Refused { method, text } = match plaintext_permission(policy, request) {
+            Permission::Granted => return None,
+            Permission::Denied(refused) => refused,
+            Permission::Migrating(refused) => {
+                if let Some(enrolled) = self.register_plaintext(link) {
+                    // A connection asks for one feed.
+                    let _ = link.plaintext.set(enrolled);
+                    trust_watch::watch(&self.security);
+                    self.audit(plaintext(EventKind::PlaintextAccepted, refused.method));
+                    return None;
+                }
+                refused
+            }
+        };
+        let refused = plaintext(EventKind::PlaintextRefused, method);
+        self.audit(refused.cause(Cause::PlaintextRefused));
+        self.refused.add(1);
+        Some(text)
+    }
+
+    /// Makes a plaintext connection end when `migrate` does; `None` if that is over by now.
+    fn register_plaintext(self: &Arc<Self>, link: &Arc<Link>) -> Option<SessionGuard> {
+        let (connection, identity) = (Arc::downgrade(link), Arc::downgrade(self));
+        let end = move || {
+            if let (Some(link), Some(identity)) = (connection.upgrade(), identity.upgrade()) {
+                let event = identity.event(EventKind::PlaintextRefused, link.peer);
+                let event = event.cause(Cause::PlaintextRefused);
+                identity.audit(event.detail("migrate_until has passed; the reader is cut off"));
+                link.shut_down(Shutdown::Both);
+            }
+        };
+        self.security.register_plaintext(end).ok()
     }
 }

@@ -37,8 +37,8 @@ pub(crate) struct Link {
 
 /// Outlet whose fan-out has the sender of a connection.
 pub(crate) trait Feeding: Debug + Send + Sync {
-    /// Ends the feed of a session with an ALERT, now or when its sender is back.
-    fn alert(&self, id: ConsumerId, cause: Cause);
+    /// Ends a feed, now or when its sender is back, with an ALERT or CLOSE if it has a session.
+    fn end(&self, id: ConsumerId, last_word: Control);
 }
 
 /// The sending direction of a connection.
@@ -78,7 +78,18 @@ impl Link {
         if let Some((outlet, id)) = self.consumer.get()
             && let Some(outlet) = outlet.upgrade()
         {
-            outlet.alert(*id, cause);
+            outlet.end(*id, Control::Alert(cause));
+        }
+    }
+
+    /// Ends a feed as the end of its outlet does, without what was not sent yet.
+    pub(crate) fn end_feed(&self) {
+        if self.session().is_none_or(Session::is_ours)
+            && let Some((outlet, id)) = self.consumer.get()
+            && let Some(outlet) = outlet.upgrade()
+        {
+            outlet.end(*id, Control::Close);
+            self.work.notify_one();
         }
     }
 

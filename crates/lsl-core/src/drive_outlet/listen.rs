@@ -12,15 +12,17 @@ use lsl_proto::describe;
 use lsl_proto::discovery::advert;
 use lsl_proto::outlet::request::OutletOptions;
 use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::byte_stream::ByteStream;
 use crate::context::Context;
-use crate::drive_discovery::serve::{Announcement, own_security};
+use crate::drive_discovery::serve::{Announcement, ServicePorts, own_security};
 use crate::drive_outlet::handshake;
 use crate::drive_outlet::identity::Accept;
 use crate::drive_outlet::origin::Origin;
 use crate::drive_outlet::push::OutletShared;
+use crate::drive_outlet::shown::Shown;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::sockets::{self, Family};
 use crate::net::{runtime, uid};
@@ -52,68 +54,17 @@ impl Acceptors {
         options: OutletOptions,
     ) -> Result<(Arc<OutletShared>, Self)> {
         let config = context.config();
-        // The shared UDP service is bound before TCP, as liblsl does with an outlet's own.
-        let mut announcement = context.service().open()?;
-        let mut service = announcement.service_ports();
-        let network = context.network();
-        let mut listeners = Vec::new();
-        let mut services = Vec::new();
-        let (mut v4_port, mut v6_port) = (0, 0);
-        let mut failure = None;
-        for &family in &network.families {
-            let (data, service) = match family {
-                Family::V4 => (&mut v4_port, &mut service.v4),
-                Family::V6 => (&mut v6_port, &mut service.v6),
-            };
-            let place = announcement.place();
-            let shared = place.is_some().then_some(*service);
-            match bind(network.bind_address(family), network.ports, shared) {
-                Ok((listener, port, own)) => {
-                    *data = port;
-                    if let (Some(own), Some(place)) = (own, place) {
-                        *service = port;
-                        services.push((own, place));
-                    }
-                    listeners.push(listener);
-                }
-                Err(error) => {
-                    tracing::info!(%error, ?family, "no data port");
-                    failure = Some(error);
-                }
-            }
-        }
-        if let (true, Some(error)) = (listeners.is_empty(), failure) {
-            return Err(error);
-        }
+        let ports = Ports::bind(context, Service::Any)?;
+        info.remove_relay_mark();
         info.reset_uid(&uid::random()?);
         info.set_created_at(local_clock());
         info.set_session_id(config.lab().session_id.as_str());
         info.set_hostname(uid::hostname());
-        info.set_version(config.tuning().protocol_version);
-        info.set_v4_ports(v4_port, service.v4);
-        info.set_v6_ports(v6_port, service.v6);
-        advert::write_advert(&mut info, &own_security(context.security()?));
+        ports.complete(&mut info, context)?;
         let shared = Arc::new(OutletShared::new(context.clone(), info, options)?);
         look_after(&shared);
-        let mut tasks = Vec::new();
-        for listener in listeners {
-            let accepting = accept(listener, Arc::clone(&shared));
-            tasks.push(runtime::spawn(accepting)?.abort_handle());
-        }
-        for (own, place) in services {
-            tasks.push(announcement.listen(own, place)?.abort_handle());
-        }
-        announcement.publish(Arc::clone(&shared.advertised));
-        let open = Open {
-            _announcement: announcement,
-            tasks,
-        };
-        Ok((
-            shared,
-            Self {
-                open: Mutex::new(Some(open)),
-            },
-        ))
+        let acceptors = ports.accept(&shared, &shared.shown)?;
+        Ok((shared, acceptors))
     }
 
     /// Creates an outlet without listeners or announcement, which forwards the stream of a received `info`.
@@ -151,13 +102,146 @@ fn look_after(shared: &Arc<OutletShared>) {
     }
 }
 
+/// Ports of an outlet that is not announced yet.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    announcement: Announcement,
+    /// Data ports over IPv4 and IPv6, and the service ports; 0 where there is none.
+    data: ServicePorts,
+    service: ServicePorts,
+    listeners: Vec<TcpListener>,
+    /// UDP sockets of its own, each with the place that it takes.
+    services: Vec<(UdpSocket, Option<OwnedSemaphorePermit>)>,
+}
+
+/// Where the clock probes of an outlet are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// At sockets of its own, or those that all outlets of the context share.
+    Any,
+    /// At sockets of its own alone, because they are answered in another clock there.
+    Own,
+}
+
+impl Ports {
+    /// Binds the ports of each address family that can be had.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is none.
+    pub(crate) fn bind(context: &Context, service: Service) -> Result<Self> {
+        // The shared UDP service is bound before TCP, as liblsl does with an outlet's own.
+        let announcement = context.service().open()?;
+        let shared = announcement.service_ports();
+        let mut ports = Self {
+            data: ServicePorts::default(),
+            service: match service {
+                Service::Any => shared,
+                Service::Own => ServicePorts::default(),
+            },
+            announcement,
+            listeners: Vec::new(),
+            services: Vec::new(),
+        };
+        let network = context.network();
+        let mut failure = None;
+        for &family in &network.families {
+            let address = network.bind_address(family);
+            let shared = match family {
+                Family::V4 => shared.v4,
+                Family::V6 => shared.v6,
+            };
+            // Without a place it goes without sockets of its own, if it may.
+            let place = match service {
+                Service::Any => ports.announcement.place(),
+                Service::Own => None,
+            };
+            let wants_own = service == Service::Own || place.is_some();
+            let bound = bind(address, network.ports, wants_own.then_some(shared));
+            let bound = bound.and_then(|(listener, port, own)| match own {
+                None if service == Service::Own => {
+                    let own = own_service(address, network.ports)?;
+                    Ok((listener, port, Some(own)))
+                }
+                own => Ok((listener, port, own)),
+            });
+            match bound {
+                Ok((listener, port, own)) => ports.add(family, (listener, port), own, place),
+                Err(error) => {
+                    tracing::info!(%error, ?family, "no data port");
+                    failure = Some(error);
+                }
+            }
+        }
+        match failure {
+            Some(error) if ports.listeners.is_empty() => Err(error),
+            _ => Ok(ports),
+        }
+    }
+
+    fn add(
+        &mut self,
+        family: Family,
+        (listener, port): (TcpListener, u16),
+        own: Option<(UdpSocket, u16)>,
+        place: Option<OwnedSemaphorePermit>,
+    ) {
+        let (data, service) = match family {
+            Family::V4 => (&mut self.data.v4, &mut self.service.v4),
+            Family::V6 => (&mut self.data.v6, &mut self.service.v6),
+        };
+        *data = port;
+        if let Some((own, port)) = own {
+            *service = port;
+            self.services.push((own, place));
+        }
+        self.listeners.push(listener);
+    }
+
+    /// Writes the ports, the protocol version and our advert into the info.
+    ///
+    /// # Errors
+    /// [`Error::Security`] if the security configuration cannot be used.
+    pub(crate) fn complete(&self, info: &mut StreamInfo, context: &Context) -> Result<()> {
+        info.set_version(context.config().tuning().protocol_version);
+        info.set_v4_ports(self.data.v4, self.service.v4);
+        info.set_v6_ports(self.data.v6, self.service.v6);
+        advert::write_advert(info, &own_security(context.security()?));
+        Ok(())
+    }
+
+    /// Starts to accept, to answer and to announce the outlet.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no runtime.
+    pub(crate) fn accept(self, acceptor: &impl Accept, shown: &Shown) -> Result<Acceptors> {
+        let Self {
+            mut announcement,
+            listeners,
+            services,
+            ..
+        } = self;
+        let mut tasks = Vec::new();
+        for listener in listeners {
+            let accepting = accept(listener, acceptor.clone());
+            tasks.push(runtime::spawn(accepting)?.abort_handle());
+        }
+        for (own, place) in services {
+            let clock = acceptor.identity().clock.clone();
+            tasks.push(announcement.listen(own, place, clock)?.abort_handle());
+        }
+        announcement.publish(Arc::clone(&shown.advertised));
+        Ok(Acceptors {
+            open: Mutex::new(Some(Open {
+                _announcement: announcement,
+                tasks,
+            })),
+        })
+    }
+}
+
 /// The listener of a family, its port, and perhaps a UDP socket on the same one, if the outlet may have
 /// one beside that at `shared`.
-fn bind(
-    address: IpAddr,
-    search: PortSearch,
-    shared: Option<u16>,
-) -> Result<(TcpListener, u16, Option<UdpSocket>)> {
+fn bind(address: IpAddr, search: PortSearch, shared: Option<u16>) -> Result<Bound> {
     let context = |source| Error::io(format!("cannot bind a data port at {address}"), source);
     let bound = match shared {
         Some(shared) => sockets::outlet_ports(address, search, shared),
@@ -166,7 +250,24 @@ fn bind(
     let (listener, own) = bound.map_err(context)?;
     let port = listener.local_addr().map_err(context)?.port();
     let own = own.map(sockets::into_tokio_udp).transpose()?;
+    let own = own.map(|own| (own, port));
     Ok((sockets::into_tokio_listener(listener)?, port, own))
+}
+
+/// Listener and port of a family, and a UDP socket with its port.
+type Bound = (TcpListener, u16, Option<(UdpSocket, u16)>);
+
+/// A UDP socket at any port: those of the range are left to the searches that look there.
+fn own_service(address: IpAddr, search: PortSearch) -> Result<(UdpSocket, u16)> {
+    let search = if search.allow_random {
+        PortSearch::ANY
+    } else {
+        search
+    };
+    let context = |source| Error::io(format!("cannot open a UDP service on {address}"), source);
+    let socket = sockets::udp_service(address, search).map_err(context)?;
+    let port = socket.local_addr().map_err(context)?.port();
+    Ok((sockets::into_tokio_udp(socket)?, port))
 }
 
 /// Accepts connections for ever.

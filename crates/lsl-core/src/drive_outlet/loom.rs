@@ -59,7 +59,9 @@ fn check(pushes: u8, room: usize, coalesces: bool, synchronous: bool, end: End) 
             patterns: Vec::new(),
             limits,
         };
-        outlet.join(connection(stream), &feed).unwrap();
+        outlet
+            .join(connection(stream), &feed, &outlet.identity.info)
+            .unwrap();
         let push = move || {
             for value in 1..=pushes {
                 let pushed = outlet.push(&[value as i8], 1, Stamps::Now, Pushthrough::Flush);
@@ -167,7 +169,9 @@ fn admit(from: ReplayFrom, retention: Retention) {
         if retention == Retention::Ends {
             expire();
         }
-        outlet.join(connection(stream), &feed).unwrap();
+        outlet
+            .join(connection(stream), &feed, &outlet.identity.info)
+            .unwrap();
         drop(outlet);
         let mut received = Vec::new();
         let mut buffer = [0; pipe::CAPACITY];

@@ -6,7 +6,7 @@ mod feed;
 mod flush;
 pub(crate) mod handshake;
 pub(crate) mod identity;
-mod link;
+pub(crate) mod link;
 pub(crate) mod listen;
 #[cfg(all(test, lsl_loom))]
 mod loom;
@@ -17,3 +17,4 @@ pub(crate) mod refusal;
 mod request;
 pub(crate) mod retaining;
 mod session;
+pub(crate) mod shown;

@@ -7,6 +7,7 @@ use lsl_platform::clock::local_clock;
 use lsl_proto::clock::SourceClock;
 use lsl_proto::transport::Control;
 use lsl_proto::wire::sequence::Position;
+use tokio::sync::Notify;
 
 use crate::net::monitor::lock_ignoring_poison;
 
@@ -21,7 +22,10 @@ pub struct Origin {
 
 /// Clock of the source of a stream that is passed on, and the interest in it. Without an estimate nobody is answered.
 #[derive(Debug, Default)]
-pub struct StreamClock(Mutex<State>);
+pub struct StreamClock {
+    state: Mutex<State>,
+    bell: Option<Arc<Notify>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -30,19 +34,43 @@ struct State {
 }
 
 impl StreamClock {
+    /// Creates a clock that tells when somebody asks for it after a time without interest.
+    pub fn with_bell(bell: Arc<Notify>) -> Self {
+        Self {
+            state: Mutex::default(),
+            bell: Some(bell),
+        }
+    }
+
     /// Replaces the estimate.
     pub fn set(&self, estimate: Option<SourceClock>) {
-        lock_ignoring_poison(&self.0).estimate = estimate;
+        lock_ignoring_poison(&self.state).estimate = estimate;
     }
 
     /// Returns when somebody last asked for this clock, in seconds of `local_clock`.
     pub fn last_asked(&self) -> Option<f64> {
-        lock_ignoring_poison(&self.0).last_asked
+        lock_ignoring_poison(&self.state).last_asked
     }
 
     /// Takes note that somebody asks for this clock now.
     pub(crate) fn ask(&self) {
-        lock_ignoring_poison(&self.0).last_asked = Some(local_clock());
+        let _ = self.shifts();
+    }
+
+    /// Returns what to add to the two times of an answer, so that they are of this clock; takes note that somebody
+    /// asks for it.
+    pub(crate) fn shifts(&self) -> Option<(f64, f64)> {
+        let now = local_clock();
+        let mut state = lock_ignoring_poison(&self.state);
+        let before = state.last_asked.replace(now);
+        let shifts = state.estimate.and_then(|estimate| estimate.shifts(now));
+        drop(state);
+        if let Some(bell) = &self.bell
+            && before.is_none_or(|before| now - before > QUIET_SECS)
+        {
+            bell.notify_one();
+        }
+        shifts
     }
 
     /// Returns the answer to a PING in the clock of the source. What else a peer must be told stays as it is.
@@ -50,10 +78,7 @@ impl StreamClock {
         let Control::Pong { t0, t1, .. } = control else {
             return Some(control);
         };
-        let now = local_clock();
-        let mut state = lock_ignoring_poison(&self.0);
-        state.last_asked = Some(now);
-        let (first, second) = state.estimate?.shifts(now)?;
+        let (first, second) = self.shifts()?;
         Some(Control::Pong {
             t0,
             t1: t1 + first,
@@ -61,3 +86,6 @@ impl StreamClock {
         })
     }
 }
+
+/// Time in seconds after which a question is news again.
+const QUIET_SECS: f64 = 10.0;

@@ -10,8 +10,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lsl_proto::discovery::advert;
-use lsl_proto::discovery::registry::AnnouncedStream;
 use lsl_proto::outlet::encoder::{Encoder, Variant};
 use lsl_proto::outlet::fanout::{ConsumerId, Fanout, Inline, Position};
 use lsl_proto::outlet::request::OutletOptions;
@@ -22,12 +20,12 @@ use lsl_proto::wire::sequence::{GapReason, Generation};
 use lsl_secure::{Cause, PublicKey};
 
 use crate::context::Context;
-use crate::drive_discovery::serve::own_security;
 use crate::drive_outlet::identity::Identity;
 use crate::drive_outlet::link::{Link, Sender};
 use crate::drive_outlet::numbers::Numbers;
 use crate::drive_outlet::origin::{Origin, StreamClock};
 use crate::drive_outlet::session::Session;
+use crate::drive_outlet::shown::Shown;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::sync::{Notify, local_clock};
 use crate::stats::{ConsumerStats, Counter, OutletStats};
@@ -36,11 +34,8 @@ use crate::{ChannelFormat, Error, Result, StreamInfo};
 /// The part of an outlet that its handle, its acceptors and its connections' tasks hold together.
 #[derive(Debug)]
 pub(crate) struct OutletShared {
-    pub(crate) identity: Identity,
-    /// The short form, for those who may see all of it.
-    pub(crate) shortinfo: Vec<u8>,
-    /// What everybody may see.
-    pub(crate) advertised: Arc<AnnouncedStream>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) shown: Shown,
     /// How long small records wait for more.
     pub(crate) coalesce: Duration,
     pub(crate) channels: usize,
@@ -100,7 +95,6 @@ impl OutletShared {
             descriptor,
             ..
         } = &identity;
-        let own = own_security(security);
         // As receivers read it.
         let nominal_srate = descriptor.nominal_srate;
         let mut fanout = Fanout::default();
@@ -115,8 +109,7 @@ impl OutletShared {
         let settings = security.settings().filter(|_| !options.synchronous);
         Ok(Self {
             channels: info.channel_count() as usize,
-            shortinfo: advert::shortinfo(info, &own),
-            advertised: Arc::new(advert::announced(info, &own)),
+            shown: Shown::new(&identity),
             coalesce: settings.map_or(Duration::ZERO, |settings| {
                 Duration::from_micros(settings.coalesce_us.into())
             }),
@@ -127,7 +120,7 @@ impl OutletShared {
             resumed: Counter::default(),
             skipped: Counter::default(),
             encoder: Mutex::new(Encoder::new(info)),
-            identity,
+            identity: Arc::new(identity),
             options,
             consumers_seen: Counter::default(),
             fanout: Monitor::new(fanout),

@@ -3,6 +3,7 @@
 
 pub(crate) mod monitor;
 pub(crate) mod runtime;
+pub(crate) mod scope;
 pub(crate) mod sealed_time;
 pub(crate) mod secure_driver;
 pub(crate) mod select2;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use lsl_proto::config::Config;
 use lsl_proto::inlet::Run;
+use lsl_proto::wire::sequence::ReplayFrom;
 use lsl_secure::config::Settings;
 use lsl_secure::trust::{self, TrustList, TrustedRole};
-use lsl_secure::{SecretKey, Security};
+use lsl_secure::{PublicKey, SecretKey, Security};
 
+use super::handler::Refused;
 use super::*;
 use crate::byte_stream::pipe;
 use crate::byte_stream::substream::OpenSubstream;
@@ -58,7 +60,7 @@ fn answer(is_insecure: bool, from: &'static str, request: &'static [u8]) -> Stri
                 identity: Identity::of_port(context, info).unwrap(),
                 handler: Teller,
                 places: Arc::new(Semaphore::new(1)),
-                ended: Arc::new(Semaphore::new(0)),
+                scope: Scope::default(),
             }),
             is_insecure,
         };

@@ -1,6 +1,7 @@
 //! What a relay gives to its readers: samples as they came, and many streams behind one port. Spec: relay §3, §6.
 
 mod dialling;
+mod offers;
 mod passing;
 mod serving;
 mod strangers;

@@ -22,6 +22,8 @@ pub struct Clock {
     is_sealed: bool,
     /// Whether a relay answers for the outlet, to PINGs alone.
     is_relayed: bool,
+    /// Whether who answers may do so for another clock.
+    is_for_another: bool,
     wave_id: i32,
     last_reply: f64,
     next_poll: f64,
@@ -74,6 +76,7 @@ impl Clock {
             watched: None,
             is_sealed: false,
             is_relayed: false,
+            is_for_another: false,
             wave_id: 0,
             last_reply: f64::NEG_INFINITY,
             next_poll: f64::NEG_INFINITY,
@@ -87,7 +90,7 @@ impl Clock {
     /// Starts to ask at `now`, with or without encryption.
     pub fn begin(&mut self, is_sealed: bool, now: f64) {
         (self.is_sealed, self.is_relayed) = (is_sealed, false);
-        self.pings.set_relayed(false);
+        self.set_for_another(false);
         self.watched = self.estimator.settled_estimate();
         self.last_reply = now;
         // What was not taken is not told again.
@@ -99,7 +102,14 @@ impl Clock {
     pub fn begin_relayed(&mut self, now: f64) {
         self.begin(true, now);
         self.is_relayed = true;
-        self.pings.set_relayed(true);
+        self.set_for_another(true);
+    }
+
+    /// Says whether the outlet is one of a relay, which answers in the clock of the source: its t1 may come after its
+    /// t2, by its own uncertainty. Spec: relay §3.1, §7.
+    pub fn set_for_another(&mut self, is_for_another: bool) {
+        self.is_for_another = is_for_another;
+        self.pings.set_relayed(is_for_another);
     }
 
     /// Goes on after a time without keys, in which nobody was asked.
@@ -185,6 +195,7 @@ impl Clock {
         let max_rtt_secs = self.limits.max_rtt_secs;
         let reply = if self.is_sealed {
             let reply = keys.and_then(|keys| keys.receive(datagram, now, max_rtt_secs));
+            let reply = reply.filter(|reply| reply.t1 <= reply.t2 || self.is_for_another);
             reply.map(|reply| (self.wave_id, [reply.t0, reply.t1, reply.t2]))
         } else {
             let reply = TimeReply::parse(datagram).ok();

@@ -208,6 +208,22 @@ fn an_answer_that_comes_after_its_session_does_not_count() {
 }
 
 #[test]
+fn only_an_outlet_of_a_relay_answers_before_it_was_asked() {
+    for is_for_another in [false, true] {
+        let mut clock = clock();
+        clock.begin(true, 10.0);
+        clock.set_for_another(is_for_another);
+        let (mut prober, mut responder) = keys();
+        let Some(Probe::Udp(packet)) = clock.poll_transmit(10.0, Some(&mut prober)) else {
+            panic!("no probe")
+        };
+        let reply = responder.answer(&packet, 110.003, || 110.001).unwrap();
+        clock.handle_datagram(&reply, 10.002, Some(&mut prober));
+        assert_eq!(clock.last_reply >= 10.002, is_for_another);
+    }
+}
+
+#[test]
 fn plain_answers_do_not_bend_a_sealed_clock() {
     let mut clock = clock();
     clock.begin(true, 10.0);

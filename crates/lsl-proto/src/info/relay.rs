@@ -1,7 +1,7 @@
 //! Mark of a stream that a relay gives out: `<lsl_relay …/>`, the last child of `<info>`. Spec: relay §3, §6.
 
 use super::endpoint::Family;
-use super::{Fields, StreamInfo};
+use super::{Fields, StreamInfo, shortinfo};
 use crate::xml::{Document, ElementRef, NodeId};
 
 /// Origin of a stream that came through a relay.
@@ -39,18 +39,25 @@ impl StreamInfo {
             v6: Family::default(),
             ..self.fields.clone()
         };
-        let mut info = Self {
-            document: Document::new(),
-            fields,
-        };
-        let mut document = info.shortinfo_document();
+        let mut document = shortinfo::document(&fields);
+        self.copy_relay_mark(&mut document);
+        Self { fields, document }
+    }
+
+    /// Removes the mark: an outlet that is made from what a relay gave out is an origin of its own.
+    pub fn remove_relay_mark(&mut self) {
+        while let Some(element) = self.relay_element() {
+            self.document.remove(element);
+        }
+    }
+
+    /// Appends the mark, if there is one, to a document of this stream.
+    pub(super) fn copy_relay_mark(&self, document: &mut Document) {
         if let Some(parent) = document.child(document.root(), "info")
             && let Some(element) = self.relay_element()
         {
             document.append_copy(parent, &self.document, element);
         }
-        info.document = document;
-        info
     }
 
     fn relay_element(&self) -> Option<NodeId> {
@@ -92,9 +99,13 @@ mod tests {
         let relayed = info.relayed();
         assert_eq!(relayed.v4_address_bytes(), b"");
         assert_eq!(relayed.relay_advert(), Some(expected.clone()));
-        // Programs make infos again from their text.
+        // Programs make infos again from their text, and searches from the short one.
         let again = StreamInfo::from_xml(&relayed.to_xml()).unwrap();
-        assert_eq!(again.relay_advert(), Some(expected));
+        assert_eq!(again.relay_advert(), Some(expected.clone()));
+        let mut short = StreamInfo::from_xml(&info.to_shortinfo_xml()).unwrap();
+        assert_eq!(short.relay_advert(), Some(expected));
+        short.remove_relay_mark();
+        assert_eq!(short.relay_advert(), None);
         assert_eq!((again.uid_bytes(), again.channel_count()), (&b"u-1"[..], 2));
         let xml = String::from_utf8(relayed.to_xml()).unwrap();
         assert!(!xml.contains("channels"), "{xml}");

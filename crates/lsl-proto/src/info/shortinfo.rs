@@ -7,9 +7,9 @@ use crate::xml::Document;
 
 impl StreamInfo {
     /// Writes the short form that discovery replies carry: all fields, no description. Reads the
-    /// fields alone; changes to the document do not appear.
+    /// fields alone; changes to the document do not appear, but for the mark of a relay.
     pub fn to_shortinfo_xml(&self) -> Vec<u8> {
-        document(&self.fields).write()
+        self.shortinfo_document().write()
     }
 }
 
@@ -18,7 +18,9 @@ impl StreamInfo {
 impl StreamInfo {
     /// Returns the document of the short form, for additions.
     pub fn shortinfo_document(&self) -> Document {
-        document(&self.fields)
+        let mut document = document(&self.fields);
+        self.copy_relay_mark(&mut document);
+        document
     }
 
     /// Returns the same stream under another name, without the texts that identify it. Spec: LSS/1 §7.3.

@@ -24,8 +24,10 @@ pub struct Connection {
     tx: Option<Tx>,
     rx: Rx,
     parser: RequestParser,
-    /// Leads to many streams, whose clocks are not ours.
+    /// Leads to many streams.
     is_port: bool,
+    /// The clock of the stream, or of each, is another one.
+    is_for_another: bool,
     /// What the peer of an open connection sent.
     received: VecDeque<u8>,
     /// The first bytes: of the connection, then of the request inside a session.
@@ -82,6 +84,7 @@ impl Connection {
             rx: Rx::plain(),
             parser: RequestParser::new(),
             is_port: false,
+            is_for_another: false,
             received: VecDeque::new(),
             head: Vec::new(),
             deadline: Some(now + secs),
@@ -119,6 +122,13 @@ impl Connection {
     #[must_use]
     pub fn for_port(mut self) -> Self {
         (self.is_port, self.parser) = (true, RequestParser::for_port());
+        self.for_another_clock()
+    }
+
+    /// Leads to what comes from elsewhere: PINGs are for the caller to answer, in the clock of the source.
+    #[must_use]
+    pub fn for_another_clock(mut self) -> Self {
+        self.is_for_another = true;
         self
     }
 
@@ -167,11 +177,11 @@ impl Connection {
                         t2_shift_secs: 0.0,
                     };
                     match &mut self.tx {
-                        Some(_) if self.is_port && self.stage == Stage::TimeKeys => {
+                        Some(_) if self.is_for_another && self.stage == Stage::TimeKeys => {
                             self.event = Some(Event::Control(pong));
                         }
                         // No stream yet, no clock.
-                        Some(_) if self.is_port && self.stage != Stage::Open => {}
+                        Some(_) if self.is_for_another && self.stage != Stage::Open => {}
                         Some(tx) => tx.control(pong),
                         None => self.event = Some(Event::Control(pong)),
                     }

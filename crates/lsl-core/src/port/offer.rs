@@ -1,0 +1,231 @@
+//! A stream of a relay, offered again: an outlet that anybody finds, and that is read from its origin only while
+//! somebody reads it. Spec: relay §6, §7.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+
+use lsl_proto::outlet::connection::Event;
+use lsl_proto::outlet::request::{Feed, Reply};
+use lsl_proto::wire::request::Request;
+use lsl_proto::wire::response::Refusal;
+
+use super::handler::{Handler, Peer};
+use super::passing::{find, lend_keys, negotiate, unknown};
+use crate::drive_outlet::connection::Connection;
+use crate::drive_outlet::identity::{Accept, Identity};
+use crate::drive_outlet::link::Link;
+use crate::drive_outlet::listen::{Acceptors, Ports, Service};
+use crate::drive_outlet::origin::StreamClock;
+use crate::drive_outlet::refusal;
+use crate::drive_outlet::shown::Shown;
+use crate::net::monitor::lock_ignoring_poison;
+use crate::net::scope::Scope;
+use crate::net::uid;
+use crate::{Context, Outlet, Result, StreamInfo};
+
+/// An outlet for a stream that comes from elsewhere. Dropping it ends the feeds that it gave, as if the stream ended;
+/// others read on.
+pub struct Offer {
+    acceptors: Acceptors,
+    info: StreamInfo,
+    readers: Arc<Mutex<Readers>>,
+    scope: Scope,
+}
+
+impl Offer {
+    /// Announces a stream in a context, as that of an outlet with a uid and ports of its own. `info` is the document of
+    /// the origin with the mark of relays. The handler is asked for the stream of this origin once for each feed, and
+    /// all clock probes are answered in `clock`, or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if no port can be bound, or no UDP socket beside it;
+    /// [`Error::Security`](crate::Error::Security) if the security configuration cannot be used.
+    pub fn open(
+        context: &Context,
+        mut info: StreamInfo,
+        (origin, clock): (&[u8], Arc<StreamClock>),
+        handler: Arc<impl Handler>,
+    ) -> Result<Self> {
+        let ports = Ports::bind(context, Service::Own)?;
+        info.reset_uid(&uid::random()?);
+        ports.complete(&mut info, context)?;
+        let identity = Identity::with_clock(context.clone(), info, Arc::clone(&clock))?;
+        let shared = Arc::new(Shared {
+            shown: Shown::new(&identity),
+            identity: Arc::new(identity),
+            origin: origin.into(),
+            clock,
+            handler,
+            readers: Arc::default(),
+            scope: Scope::default(),
+        });
+        Ok(Self {
+            acceptors: ports.accept(&shared, &shared.shown)?,
+            info: shared.identity.info.clone(),
+            readers: Arc::clone(&shared.readers),
+            scope: shared.scope.clone(),
+        })
+    }
+
+    /// Returns the stream as it is announced.
+    pub fn info(&self) -> &StreamInfo {
+        &self.info
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        self.acceptors.stop();
+        self.scope.close();
+        let readers = {
+            let mut readers = lock_ignoring_poison(&self.readers);
+            readers.have_ended = true;
+            std::mem::take(&mut readers.links)
+        };
+        for link in readers.iter().filter_map(Weak::upgrade) {
+            link.end_feed();
+        }
+    }
+}
+
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offer")
+            .field("uid", &self.info.uid())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Shared<H> {
+    identity: Arc<Identity>,
+    shown: Shown,
+    origin: Box<[u8]>,
+    clock: Arc<StreamClock>,
+    handler: Arc<H>,
+    readers: Arc<Mutex<Readers>>,
+    scope: Scope,
+}
+
+/// Feeds that were given.
+#[derive(Debug, Default)]
+struct Readers {
+    links: Vec<Weak<Link>>,
+    have_ended: bool,
+}
+
+/// What becomes of a connection after its request.
+enum Next {
+    /// It was answered.
+    Done,
+    /// It is refused with this text, or none, and held.
+    Hold(&'static [u8]),
+    /// It lends the keys of its session.
+    TimeKeys,
+    /// It becomes a consumer of this stream.
+    Feed(Arc<Outlet>, Box<Feed>),
+}
+
+impl<H: Handler> Accept for Arc<Shared<H>> {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    async fn answer(&self, mut connection: Connection) -> Result<()> {
+        let next = match self.reply(&mut connection).await {
+            Ok(next) => next,
+            Err(error) => {
+                if connection.link().session().is_some() {
+                    connection.close().await;
+                }
+                return Err(error);
+            }
+        };
+        match next {
+            Next::Done => Ok(()),
+            Next::Hold(text) => {
+                refusal::hold_open(connection, text);
+                Ok(())
+            }
+            Next::TimeKeys => {
+                let clock = Arc::clone(&self.clock);
+                self.scope.spawn(lend_keys(connection, clock));
+                Ok(())
+            }
+            Next::Feed(outlet, feed) => self.feed(&outlet, &feed, connection).await,
+        }
+    }
+}
+
+impl<H: Handler> Shared<H> {
+    async fn reply(&self, connection: &mut Connection) -> Result<Next> {
+        let request = loop {
+            match connection.event().await? {
+                Event::Request(request) => break request,
+                Event::TimeKeys => return Ok(Next::TimeKeys),
+                Event::Control(_) => {}
+            }
+        };
+        let link = connection.link();
+        let is_sealed = link.session().is_some();
+        if !(is_sealed || connection.stream.is_protected())
+            && let Some(text) = self.identity.refused_plaintext(link, &request)
+        {
+            return Ok(Next::Hold(text));
+        }
+        let info = &self.identity.info;
+        let bytes = match &request {
+            Request::ShortInfo { query } => {
+                let peer = link.peer.ip();
+                let answer = (self.shown).answer(&self.identity, query, peer, is_sealed)?;
+                answer.to_vec()
+            }
+            Request::FullInfo => info.to_xml(),
+            // Not worth asking the origin.
+            Request::StreamFeed { uid, .. } if !uid.is_empty() && *uid != info.uid_bytes() => {
+                self.refused(Refusal::NotFound)
+            }
+            Request::StreamFeed { .. } | Request::StreamFeed100 { .. } => {
+                let peer = Peer::of(connection, &self.identity.security)?;
+                let (handler, origin) = (&*self.handler, &self.origin);
+                match find(handler, connection, &request, origin, &peer).await? {
+                    Err(refusal) => self.refused(refusal),
+                    Ok(outlet) => {
+                        let shown = (info, &*self.shown.shortinfo);
+                        match negotiate(&outlet, shown, connection, &request)? {
+                            Reply::Feed(feed) => return Ok(Next::Feed(outlet, feed)),
+                            Reply::Bytes(bytes) => bytes,
+                            Reply::Refusal(refusal) => self.refused(refusal),
+                        }
+                    }
+                }
+            }
+            Request::Unknown | Request::Port(_) => return Err(unknown()),
+        };
+        connection.finish(&bytes).await?;
+        Ok(Next::Done)
+    }
+
+    async fn feed(&self, outlet: &Outlet, feed: &Feed, connection: Connection) -> Result<()> {
+        let link = Arc::clone(connection.link());
+        {
+            let mut readers = lock_ignoring_poison(&self.readers);
+            readers.links.retain(|reader| reader.strong_count() > 0);
+            readers.links.push(Arc::downgrade(&link));
+        }
+        let joined = outlet.shared.join(connection, feed, &self.identity.info);
+        if let Err((mut connection, refusal)) = joined {
+            return connection.finish(&self.refused(refusal)).await;
+        }
+        if lock_ignoring_poison(&self.readers).have_ended {
+            // Its end came before it was a feed.
+            link.end_feed();
+        }
+        Ok(())
+    }
+
+    fn refused(&self, refusal: Refusal) -> Vec<u8> {
+        self.identity.refused.add(1);
+        refusal.to_bytes(self.identity.info.version())
+    }
+}
