@@ -149,6 +149,7 @@ impl Context {
                 .iter()
                 .filter_map(|(host, _)| host.parse().ok())
                 .collect(),
+            only_subnets: network.face.is_some(),
         };
         let queries = config.tuning().max_cached_queries as usize;
         let enforced = security.as_ref().ok().cloned();

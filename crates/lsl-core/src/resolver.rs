@@ -306,6 +306,13 @@ impl ContinuousResolver {
         self.running.monitor.lock().sender_of(uid)
     }
 
+    /// When the stream with this uid last answered, in seconds of `local_clock`, if it is known and not forgotten:
+    /// for `lsl-relay`. Never blocks.
+    #[doc(hidden)]
+    pub fn last_answer_of(&self, uid: &[u8]) -> Option<f64> {
+        self.running.monitor.lock().last_answer_of(uid)
+    }
+
     /// Waits for the next change. Each event goes to one caller. Dropping the future loses nothing.
     pub async fn next_event(&self) -> ResolverEvent {
         loop {

@@ -113,6 +113,15 @@ impl Rule {
         }
     }
 
+    /// Whether a stream that this rule decides about is offered on faces: not if nobody may read it.
+    pub fn offers(&self) -> bool {
+        let is_read = match &self.readers {
+            Readers::Everybody => true,
+            Readers::Only { keys, local } => *local || !keys.is_empty(),
+        };
+        self.reoffer && is_read
+    }
+
     /// Whether it decides about a stream; `None` if that is too expensive to say.
     fn is_for(&self, info: &StreamInfo, source: Source) -> Option<bool> {
         let is_from_there = match (self.from, source) {

@@ -4,7 +4,7 @@ mod check;
 mod status;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,6 +39,10 @@ pub(crate) struct Relay {
     /// Address and port at which programs are answered that do not encrypt
     #[arg(long, value_name = "ADDR:PORT")]
     insecure: Vec<SocketAddr>,
+
+    /// Addresses of this machine in two or more networks: what is seen in one is offered in the others
+    #[arg(long, value_name = "ADDR,ADDR", value_delimiter = ',')]
+    between: Vec<IpAddr>,
 
     /// File with the rules [default: $LSL_RELAY_CONFIG, or lsl-relay.toml in ~/lsl_api or /etc/lsl_api]
     #[arg(long = "relay-config", value_name = "FILE")]
@@ -160,6 +164,9 @@ impl Relay {
             // Whoever names addresses means these.
             config.listen.clear();
         }
+        if !self.between.is_empty() {
+            config.between.clone_from(&self.between);
+        }
         Ok(config)
     }
 }
@@ -171,7 +178,7 @@ fn parse(file: Option<&Path>, text: &str, trust: &TrustList) -> Outcome<Config> 
         .map_err(|error| Failure::Usage(format!("{}: {error}", shown())))?;
     // Nothing that somebody asked for is left out in silence.
     let later = [
-        ("[local] between", !config.between.is_empty()),
+        ("[local] plaintext", config.plaintext.is_some()),
         ("[history]", config.history.is_some()),
         ("[engine]", config.engine.is_some()),
     ];

@@ -8,6 +8,7 @@ use lsl_platform::interfaces::{Interface, interfaces};
 use lsl_proto::config::ports::PortSearch;
 use lsl_proto::config::{Bind, Config, InterfaceAddress};
 use lsl_proto::discovery::queries::Transmit;
+use lsl_proto::discovery::registry::Subnet;
 
 use crate::net::sockets::Family;
 
@@ -16,6 +17,8 @@ use crate::net::sockets::Family;
 pub(crate) struct NetworkConfig {
     /// Bind everything to loopback and use no multicast.
     pub loopback_only: bool,
+    /// Bind to this address, and hear its subnet alone.
+    pub face: Option<IpAddr>,
     /// Families in use, v4 first.
     pub families: Vec<Family>,
     /// UDP port for multicast queries, from `ports.MulticastPort`.
@@ -46,11 +49,17 @@ impl NetworkConfig {
             (Family::V6, config.allows_ipv6()),
         ];
         let ports = config.ports();
+        let face = match config.bind() {
+            Bind::Address(address) => Some(address),
+            Bind::All | Bind::Loopback => None,
+        };
+        let is_of_face = |family| face.is_none_or(|face| Family::of(face) == family);
         Self {
             loopback_only: config.bind() == Bind::Loopback,
+            face,
             families: families
                 .into_iter()
-                .filter(|(_, on)| *on)
+                .filter(|(family, on)| *on && is_of_face(*family))
                 .map(|(family, _)| family)
                 .collect(),
             multicast_port: ports.multicast_port,
@@ -66,7 +75,10 @@ impl NetworkConfig {
                 .collect(),
             ttl: config.multicast_ttl(),
             listen_address: config.multicast().listen_address,
-            interfaces: config.multicast().interfaces.clone(),
+            interfaces: match face {
+                Some(address) => vec![InterfaceAddress { address, index: 0 }],
+                None => config.multicast().interfaces.clone(),
+            },
             peers: config
                 .unicast_peers()
                 .into_iter()
@@ -84,11 +96,37 @@ impl NetworkConfig {
 
     /// Returns the address that services, acceptors and resolvers of a family bind to.
     pub(crate) fn bind_address(&self, family: Family) -> IpAddr {
-        if self.loopback_only {
-            family.loopback()
-        } else {
-            family.wildcard()
+        match self.face {
+            _ if self.loopback_only => family.loopback(),
+            Some(address) => address,
+            None => family.wildcard(),
         }
+    }
+
+    /// Returns the address at which sockets of a family are reached from this host.
+    pub(crate) fn own_address(&self, family: Family) -> IpAddr {
+        self.face.unwrap_or_else(|| family.loopback())
+    }
+
+    /// Returns the subnets of this host, or of the face, given all `present` interfaces. Over IPv6 an interface is in
+    /// several.
+    pub(crate) fn subnets(&self, present: &[Interface]) -> Vec<Subnet> {
+        let own = self.face.map(|face| {
+            let own = present.iter().find(|interface| interface.address == face);
+            (face, own.map(|own| own.index))
+        });
+        let is_ours = |interface: &&Interface| match own {
+            None => true,
+            Some((face, None)) => face == interface.address,
+            Some((face, Some(index))) => {
+                face == interface.address || face.is_ipv6() && index == interface.index
+            }
+        };
+        let subnet = |interface: &Interface| Subnet {
+            address: interface.address,
+            netmask: interface.netmask,
+        };
+        present.iter().filter(is_ours).map(subnet).collect()
     }
 
     /// Returns the address that the responder of a family binds to; `None` if there is none.
@@ -204,3 +242,43 @@ pub(crate) fn present_interfaces() -> Vec<Interface> {
 }
 
 const V6_DELAY_SECS: f64 = 0.002;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_face_is_one_address_with_its_subnet() {
+        let mut config = Config::default();
+        config.set("lab.Relay", "{10.1.0.5}").unwrap();
+        config.set_bind(Bind::Address([10, 1, 0, 5].into()));
+        let network = NetworkConfig::new(&config);
+        let interface = |index, address: [u8; 4]| Interface {
+            name: format!("eth{index}"),
+            index,
+            address: address.into(),
+            netmask: Some([255, 255, 255, 0].into()),
+            is_up: true,
+            is_multicast: true,
+            is_loopback: false,
+        };
+        // Two addresses of one interface are two faces.
+        let present = [
+            interface(1, [10, 2, 0, 5]),
+            interface(1, [10, 1, 0, 5]),
+            interface(2, [10, 3, 0, 5]),
+        ];
+        assert_eq!(network.families, [Family::V4]);
+        assert_eq!(network.bind_address(Family::V4), present[1].address);
+        let subnets = network.subnets(&present);
+        let heard = |address: [u8; 4]| subnets.iter().any(|it| it.contains(address.into()));
+        assert!(heard([10, 1, 0, 77]) && !heard([10, 2, 0, 77]) && !heard([10, 3, 0, 77]));
+        let chosen = network.multicast_interfaces(Family::V4, &present);
+        assert_eq!((chosen.len(), chosen[0].index), (1, 1));
+        assert_eq!(network.relays, []);
+        assert_eq!(
+            network.responder_address(Family::V4),
+            Some(Family::V4.wildcard())
+        );
+    }
+}

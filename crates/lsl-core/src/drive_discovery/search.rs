@@ -3,13 +3,14 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::discovery::queries::Transmit;
 use lsl_proto::discovery::redacted::QueryExposure;
+use lsl_proto::discovery::registry::Subnet;
 use lsl_proto::discovery::search::{Received, Search, SearchAction};
 use lsl_proto::wire::discovery::ReplyDatagram;
 use lsl_proto::wire::request::shortinfo_request;
@@ -23,7 +24,7 @@ use crate::drive_discovery::redacted::{self, Prober};
 use crate::drive_discovery::relays;
 use crate::drive_discovery::replies::take_in;
 use crate::drive_inlet::connection::exchange;
-use crate::net::monitor::Monitor;
+use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::select2::{Either, select2};
 use crate::net::sockets::{self, Family};
@@ -70,6 +71,7 @@ impl RunningSearch {
         let inbox = Inbox {
             monitor: Arc::clone(&monitor),
             prober: Prober::new(context, &monitor),
+            face: network.face.map(|_| Arc::default()),
         };
         for link in &links {
             let receiving = receive(Arc::clone(&link.socket), inbox.clone());
@@ -109,10 +111,22 @@ struct Inbox {
     monitor: Arc<Monitor<Search>>,
     /// For outlets that hide what they are, if this context looks for them.
     prober: Option<Arc<Prober>>,
+    /// Subnets of the face of a relay: what answers from elsewhere is not seen there.
+    face: Option<Arc<Mutex<Vec<Subnet>>>>,
 }
 
 impl Inbox {
+    fn hears(&self, from: IpAddr) -> bool {
+        self.face.as_ref().is_none_or(|subnets| {
+            let subnets = lock_ignoring_poison(subnets);
+            subnets.iter().any(|subnet| subnet.contains(from))
+        })
+    }
+
     fn take(&self, from: SocketAddr, datagram: &[u8]) {
+        if !self.hears(from.ip()) {
+            return;
+        }
         let received = take_in(&self.monitor, |search, now| {
             search.handle_datagram(from, datagram, now)
         });
@@ -264,6 +278,9 @@ impl Driver {
             } else {
                 present_interfaces()
             };
+            if let Some(subnets) = &self.inbox.face {
+                *lock_ignoring_poison(subnets) = self.network.subnets(&present);
+            }
             let families = self
                 .links
                 .iter()
@@ -286,7 +303,7 @@ impl Driver {
             .into_iter()
             .filter(|(_, port)| *port != 0)
             // The outlets of this process, also when they had to take a port outside the range.
-            .map(|(family, port)| SocketAddr::new(family.loopback(), port));
+            .map(|(family, port)| SocketAddr::new(self.network.own_address(family), port));
         let mut targets: Vec<SocketAddr> = own.collect();
         for (host, port) in self.hosts.known() {
             match port {
@@ -296,7 +313,10 @@ impl Driver {
                 }
             }
         }
-        targets.retain(|target| self.network.uses(Family::of(target.ip())) && seen.insert(*target));
+        let is_usable = |target: &SocketAddr| {
+            self.network.uses(Family::of(target.ip())) && self.inbox.hears(target.ip())
+        };
+        targets.retain(|target| is_usable(target) && seen.insert(*target));
         targets
     }
 

@@ -61,12 +61,7 @@ impl Shared {
         security.map_or(Policy::Off, |security| security.policy())
     }
 
-    fn set_subnets(&self, present: &[Interface]) {
-        let subnet = |interface: &Interface| Subnet {
-            address: interface.address,
-            netmask: interface.netmask,
-        };
-        let subnets = present.iter().map(subnet).collect();
+    fn set_subnets(&self, subnets: Vec<Subnet>) {
         lock_ignoring_poison(&self.registry).set_subnets(subnets);
     }
 }
@@ -230,7 +225,7 @@ struct ServiceSockets {
 
 impl ServiceSockets {
     fn open(network: &Arc<NetworkConfig>, shared: &Arc<Shared>) -> Result<Self> {
-        shared.set_subnets(&present_interfaces());
+        shared.set_subnets(network.subnets(&present_interfaces()));
         let (answers, queue) = mpsc::channel(MAX_WAITING);
         let mut running = Self {
             owner: Generation::current(),
@@ -263,8 +258,8 @@ impl ServiceSockets {
                 continue;
             };
             running.listen(socket, Arrival::Responder, shared)?;
-            let host = Arc::clone(shared);
-            let set_subnets = move |present: &[Interface]| host.set_subnets(present);
+            let (host, own) = (Arc::clone(shared), Arc::clone(network));
+            let set_subnets = move |present: &[Interface]| host.set_subnets(own.subnets(present));
             let upkeep = responder::upkeep(memberships, Arc::clone(network), set_subnets);
             running.tasks.push(AbortOnDrop(runtime::spawn(upkeep)?));
         }

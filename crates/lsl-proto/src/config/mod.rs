@@ -13,6 +13,7 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 pub use self::encryption::{
@@ -57,6 +58,9 @@ pub enum Bind {
     All,
     /// Every socket is bound to a loopback address; nothing is sent or heard outside this host.
     Loopback,
+    /// Sockets are bound to this address of the host, and whoever is not in its subnet is not heard: one face of a
+    /// relay. Spec: relay §2.
+    Address(IpAddr),
 }
 
 /// Origin of an effective value.

@@ -108,6 +108,10 @@ impl Config {
     /// [`Bind::Loopback`] those at loopback addresses alone. Names are not looked up here. Spec: relay §5.2.
     pub fn relays(&self) -> Vec<(String, u16)> {
         let mut relays: Vec<(String, u16)> = Vec::new();
+        if let Bind::Address(_) = self.bind() {
+            // What they tell of is not seen there.
+            return relays;
+        }
         for relay in &self.lab().relay {
             let address = relay.host.parse();
             let is_usable = address.map_or(true, |address| self.allows_family_of(address))
@@ -138,7 +142,11 @@ impl Config {
             host: address.to_string(),
             port: None,
         };
-        add(host(Ipv4Addr::LOCALHOST.into()));
+        if let Bind::Address(own) = self.bind() {
+            add(host(own));
+        } else {
+            add(host(Ipv4Addr::LOCALHOST.into()));
+        }
         match self.bind() {
             Bind::Loopback => {
                 add(host(Ipv6Addr::LOCALHOST.into()));
@@ -149,7 +157,7 @@ impl Config {
                     .filter(|peer| is_loopback(&peer.host));
                 here.cloned().for_each(add);
             }
-            Bind::All => self.lab().known_peers.iter().cloned().for_each(add),
+            Bind::All | Bind::Address(_) => self.lab().known_peers.iter().cloned().for_each(add),
         }
         peers
     }
@@ -295,6 +303,18 @@ mod tests {
         check(&config, &["127.0.0.1", "::1"]);
         assert_eq!(config.multicast_targets(), []);
         check(&Config::loopback(), &["127.0.0.1", "::1"]);
+        config.set_bind(Bind::Address(Ipv4Addr::new(10, 1, 0, 5).into()));
+        check(
+            &config,
+            &[
+                "10.1.0.5",
+                "lab1",
+                "127.0.0.1",
+                "lab1:80",
+                "::1",
+                "10.0.0.1",
+            ],
+        );
     }
 
     #[test]

@@ -184,7 +184,8 @@ impl Registry {
             }
         };
         let known = self.sources.knows(from.ip(), &self.subnets);
-        if query.return_port < FIRST_UNPRIVILEGED_PORT || !(known || self.strangers.take(now)) {
+        let may_ask = known || !self.sources.only_subnets && self.strangers.take(now);
+        if query.return_port < FIRST_UNPRIVILEGED_PORT || !may_ask {
             self.counters.refused += 1;
             return Answer::Ignore;
         }
@@ -246,6 +247,8 @@ pub struct SourcePolicy {
     pub allow_all: bool,
     /// Addresses that the configuration names as peers.
     pub peers: Vec<IpAddr>,
+    /// Answer nobody but the subnets: those of one face of a relay. Spec: relay §2.
+    pub only_subnets: bool,
 }
 
 impl SourcePolicy {
@@ -253,6 +256,9 @@ impl SourcePolicy {
     /// not route, from subnets of this host, and from configured peers. While the subnets are
     /// unknown, everybody is known.
     pub fn knows(&self, source: IpAddr, subnets: &[Subnet]) -> bool {
+        if self.only_subnets {
+            return subnets.iter().any(|subnet| subnet.contains(source));
+        }
         self.allow_all
             || !is_routed(source)
             || subnets.is_empty()

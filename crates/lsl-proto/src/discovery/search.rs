@@ -560,6 +560,11 @@ impl Search {
         self.found.get(uid).map(|found| found.sender)
     }
 
+    /// Returns when the stream with this uid last answered, as of the last call.
+    pub fn last_answer_of(&self, uid: &[u8]) -> Option<f64> {
+        self.found.get(uid).map(|found| found.last_seen)
+    }
+
     /// Returns the number of streams found and not forgotten as of the last call.
     pub fn len(&self) -> usize {
         match self.offered_again {

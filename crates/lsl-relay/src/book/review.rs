@@ -163,8 +163,9 @@ impl Book {
     /// Offers the stream where its origin is not seen and nobody else offers it first.
     fn offer(&mut self, uid: &Uid, stream: &mut Stream, now: f64, wake: &mut Wake) {
         let rule = self.settings.rules.decide(stream.info(), stream.source);
-        let is_allowed =
-            self.settings.reoffer && rule.reoffer && (!stream.is_superseded || stream.is_flowing());
+        let is_allowed = self.settings.reoffer
+            && rule.offers()
+            && (!stream.is_superseded || stream.is_flowing());
         let own = (stream.path().len() + 1, self.own);
         for face in (0..stream.places.len()).map(FaceId) {
             let is_visible = stream.is_visible(face);

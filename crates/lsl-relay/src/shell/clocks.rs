@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lsl_core::relay::{OpenSubstream, SourceClock, StreamClock, Substream};
 use lsl_core::{Error, Inlet, Result};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::book::{Uid, Way};
@@ -15,8 +16,10 @@ use crate::id::RelayId;
 use crate::shell::state::{Shared, State};
 
 /// Clocks of the streams that somebody asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SourceClocks {
+    /// Told when somebody asks for a clock that nobody asked for.
+    bell: Arc<Notify>,
     pub(super) machine: Clocks,
     /// Clocks that answer for us.
     given: HashMap<Uid, GivenClock>,
@@ -33,20 +36,24 @@ struct GivenClock {
 }
 
 impl SourceClocks {
+    pub(super) fn new(bell: Arc<Notify>) -> Self {
+        Self {
+            bell,
+            machine: Clocks::new(),
+            given: HashMap::new(),
+            measuring: HashMap::new(),
+            asking: HashMap::new(),
+        }
+    }
+
     /// Returns the clock in which readers of a stream are answered.
     pub(super) fn of(&mut self, uid: &Uid) -> Arc<StreamClock> {
         let given = self.given.entry(uid.clone());
         let given = given.or_insert_with(|| GivenClock {
-            clock: Arc::default(),
+            clock: Arc::new(StreamClock::with_bell(Arc::clone(&self.bell))),
             noted: f64::NEG_INFINITY,
         });
         Arc::clone(&given.clock)
-    }
-
-    /// Whether somebody may ask.
-    pub(super) fn are_given(&self) -> bool {
-        let mut given = self.given.values();
-        given.any(|given| Arc::strong_count(&given.clock) > 1)
     }
 
     /// Forgets a stream that is gone.
@@ -151,12 +158,15 @@ async fn measure_once(shared: &Arc<Shared>, uid: &Uid, own: &mut Option<Inlet>) 
         let inlet = if let Some(inlet) = own.take() {
             inlet
         } else {
-            let info = shared.look(|state| match state.book.way(uid)? {
-                Way::Direct(_) => state.found.get(uid).cloned(),
+            let seen = shared.look(|state| match state.book.way(uid)? {
+                way @ Way::Direct(face) => {
+                    let info = state.found.get(&(face, uid.clone()))?;
+                    Some((info.clone(), shared.context_of(way)))
+                }
                 Way::Link(_) => None,
             });
-            let info = info.ok_or_else(|| Error::Argument("it is not seen".into()))?;
-            let inlet = Inlet::builder(&info).context(&shared.context);
+            let (info, context) = seen.ok_or_else(|| Error::Argument("it is not seen".into()))?;
+            let inlet = Inlet::builder(&info).context(context);
             inlet.recover(false).create()?
         };
         own.insert(inlet).time_correction(MEASURE_EVERY).await?

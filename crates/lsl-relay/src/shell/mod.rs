@@ -9,6 +9,7 @@ mod limits;
 mod link;
 mod links;
 mod metrics;
+mod offers;
 mod reload;
 mod source;
 mod state;
@@ -17,14 +18,15 @@ mod totals;
 mod visit;
 mod watch;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lsl_core::config::Config as LslConfig;
+use lsl_core::config::{Bind, Config as LslConfig};
 use lsl_core::relay::{Port, PortOptions};
 use lsl_core::{Context, Error, Result, local_clock};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::book::{Book, FaceId};
 use crate::config::Config;
@@ -51,8 +53,9 @@ impl Relay {
     /// Starts a relay that people know by `name`; at the addresses in `insecure`, plaintext is answered from anywhere.
     ///
     /// # Errors
-    /// [`Error::Io`] if a port cannot be bound; [`Error::Config`] if that of metrics cannot; [`Error::Security`] beyond loopback without a device key, for insecure
-    /// addresses where the policy is `required`, and if the security configuration cannot be used.
+    /// [`Error::Io`] if a port, or the address of a face, cannot be bound; [`Error::Config`] if that of metrics cannot;
+    /// [`Error::Security`] beyond loopback without a device key, for insecure addresses where the policy is `required`,
+    /// and if the security configuration cannot be used.
     pub fn start(
         context: &Context,
         config: &Config,
@@ -60,6 +63,26 @@ impl Relay {
         insecure: Vec<SocketAddr>,
     ) -> Result<Self> {
         let context = &own_context(context)?;
+        let faces = match &*config.between {
+            [] => vec![context.clone()],
+            addresses => {
+                (addresses.iter().map(|address| face(context, *address))).collect::<Result<_>>()?
+            }
+        };
+        Self::start_between(context, faces, config, name, insecure)
+    }
+
+    /// Does the same with these contexts as faces.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_between(
+        context: &Context,
+        faces: Vec<Context>,
+        config: &Config,
+        name: &str,
+        insecure: Vec<SocketAddr>,
+    ) -> Result<Self> {
         let id = identity(context)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -69,12 +92,15 @@ impl Relay {
             .build()
             .map_err(|source| Error::io("no threads for the relay", source))?;
         let links = Links::new(id, config.limits.links, seed()?);
+        let mut book = Book::new(id, reload::settings(config, faces.len()));
+        book.set_wave_secs(faces.iter().map(faces::wave_secs).fold(0.0, f64::max));
+        let (changes, changed) = unbounded_channel();
         let shared = Arc::new(Shared::new(
-            context.clone(),
+            (context.clone(), faces),
             (id, name.to_owned()),
-            (Book::new(id, reload::settings(config)), links),
+            (book, links),
             config.limits.streams,
-            runtime.handle().clone(),
+            (runtime.handle().clone(), changes.clone()),
         ));
         reload::follow_trust(&shared, &mut None);
         let options = PortOptions {
@@ -94,7 +120,10 @@ impl Relay {
         let metrics = metrics.transpose()?;
         shared.set_port(Some(Arc::new(port)));
         audit::insecure(context, &options.insecure);
-        runtime.spawn(faces::search(Arc::clone(&shared), FaceId(0)));
+        for face in (0..shared.faces.len()).map(FaceId) {
+            runtime.spawn(faces::search(Arc::clone(&shared), face));
+        }
+        runtime.spawn(offers::keep(Arc::clone(&shared), changes, changed));
         runtime.spawn(drive(Arc::clone(&shared)));
         shared.act(|state, now| state.links.set_targets(&config.connect, now));
         Ok(Self {
@@ -156,6 +185,17 @@ fn own_context(context: &Context) -> Result<Context> {
         config.set("tuning.RetainTotalBytes", RETAINED_IN_ALL)?;
     }
     Ok(Context::with_security(config, Arc::clone(security)))
+}
+
+/// Returns the context of what is reached from an address of this machine.
+fn face(context: &Context, address: IpAddr) -> Result<Context> {
+    // Later is too late to say so.
+    UdpSocket::bind((address, 0))
+        .map_err(|source| Error::io(format!("between {address}"), source))?;
+    let mut config = context.config().clone();
+    config.set_bind(Bind::Address(address));
+    let security = Arc::clone(context.security()?);
+    Ok(Context::with_security(config, security))
 }
 
 fn identity(context: &Context) -> Result<RelayId> {

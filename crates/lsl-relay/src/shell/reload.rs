@@ -41,7 +41,8 @@ impl Relay {
         let (before, after) = (&self.config, config);
         let wants_others = (&before.import, before.max_hops) != (&after.import, after.max_hops);
         self.shared.act(|state, now| {
-            state.book.set_settings(settings(config), now);
+            let faces = self.shared.faces.len();
+            state.book.set_settings(settings(config, faces), now);
             state.links.set_most(config.limits.links);
             if wants_others {
                 state.watch_anew();
@@ -55,13 +56,13 @@ impl Relay {
     }
 }
 
-/// Returns the settings of the directory.
-pub(super) fn settings(config: &Config) -> Settings {
+/// Returns the settings of the directory of a relay with so many faces.
+pub(super) fn settings(config: &Config, faces: usize) -> Settings {
     Settings {
         max_hops: config.max_hops,
         linger_secs: config.linger_secs,
         streams: config.limits.streams as usize,
-        faces: 1,
+        faces,
         reoffer: config.reoffer,
         keeps: [config.history.is_some(), config.engine.is_some()],
         publish: config.publish.clone(),

@@ -43,7 +43,7 @@ impl State {
     /// Begins an inlet that reads a stream by this way; `None` if it is gone.
     fn inlet(&self, uid: &Uid, way: Way) -> Option<InletBuilder> {
         match way {
-            Way::Direct(_) => self.found.get(uid).map(Inlet::builder),
+            Way::Direct(face) => self.found.get(&(face, uid.clone())).map(Inlet::builder),
             Way::Link(relay) => {
                 let link = self.link_to(relay)?.clone();
                 let info = self.book.info(uid)?;
@@ -68,7 +68,7 @@ async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<Infallible> 
     });
     let (inlet, position, wants_past) = wanted.ok_or_else(gone)?;
     let inlet = inlet.ok_or_else(|| Error::Argument("nobody knows where it is".into()))?;
-    let mut inlet = inlet.context(&shared.context).recover(false);
+    let mut inlet = inlet.context(shared.context_of(*way)).recover(false);
     if let Some(position) = position {
         inlet = inlet.resume_at(position);
     } else if wants_past {

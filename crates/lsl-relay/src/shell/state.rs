@@ -9,15 +9,17 @@ use lsl_core::relay::Port;
 use lsl_core::{Context, Generation, Inlet, Outlet, Position, StreamInfo, local_clock};
 use lsl_proto::limits::TokenBucket;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
-use crate::book::{Book, BookEvent, Uid, WatcherId, Way};
+use crate::book::{Book, BookEvent, FaceId, Uid, WatcherId, Way};
 use crate::id::RelayId;
 use crate::link::{LinkId, Links};
 use crate::shell::clocks::{AbortOnDrop, SourceClocks};
 use crate::shell::faces;
 use crate::shell::limits::Limits;
 use crate::shell::links::{self, Connection};
+use crate::shell::offers::Change;
 use crate::shell::source::{self, Attempt};
 use crate::shell::totals::{Totals, Why};
 use crate::shell::watch::{News, Outbox};
@@ -27,13 +29,15 @@ pub(super) struct Shared {
     pub(super) id: RelayId,
     pub(super) name: String,
     pub(super) context: Context,
+    /// Contexts of the faces, by their numbers.
+    pub(super) faces: Vec<Context>,
     pub(super) runtime: Handle,
     pub(super) started: f64,
     /// Substreams that the relay of a link may have open.
     pub(super) substreams: AtomicU32,
     pub(super) totals: Totals,
-    /// Told whenever the directory may have something due earlier.
-    pub(super) changed: Notify,
+    /// Told whenever the directory may have something due earlier, and of questions for clocks.
+    pub(super) changed: Arc<Notify>,
     /// Taken by the end.
     port: Mutex<Option<Arc<Port>>>,
     state: Mutex<State>,
@@ -48,8 +52,10 @@ pub(super) struct State {
     pub(super) dialling: HashMap<LinkId, AbortOnDrop>,
     /// Why the last attempt at an address failed, as people were told.
     pub(super) failures: HashMap<String, String>,
-    /// Infos with addresses, as searches found them.
-    pub(super) found: HashMap<Uid, StreamInfo>,
+    /// Infos with addresses, as the searches of the faces found them.
+    pub(super) found: HashMap<(FaceId, Uid), StreamInfo>,
+    /// Where changes of what is offered go.
+    offers: UnboundedSender<Change>,
     pub(super) flows: HashMap<Uid, Flow>,
     pub(super) clocks: SourceClocks,
     /// Those who watch, with the relay of the link they came through.
@@ -99,21 +105,23 @@ pub(super) struct Numbers {
 
 impl Shared {
     pub(super) fn new(
-        context: Context,
+        (context, faces): (Context, Vec<Context>),
         (id, name): (RelayId, String),
         (book, links): (Book, Links),
         substreams: u32,
-        runtime: Handle,
+        (runtime, offers): (Handle, UnboundedSender<Change>),
     ) -> Self {
+        let changed = Arc::new(Notify::new());
         Self {
             id,
             name,
             context,
+            faces,
             runtime,
             started: local_clock(),
             substreams: substreams.into(),
             totals: Totals::default(),
-            changed: Notify::new(),
+            changed: Arc::clone(&changed),
             port: Mutex::default(),
             state: Mutex::new(State {
                 book,
@@ -122,8 +130,9 @@ impl Shared {
                 dialling: HashMap::new(),
                 failures: HashMap::new(),
                 found: HashMap::new(),
+                offers,
                 flows: HashMap::new(),
-                clocks: SourceClocks::default(),
+                clocks: SourceClocks::new(changed),
                 watchers: HashMap::new(),
                 last_watcher: 0,
                 limits: Limits::default(),
@@ -174,6 +183,15 @@ impl Shared {
         self.lock().due()
     }
 
+    /// Returns the context in which a stream is read by this way.
+    pub(super) fn context_of(&self, way: Way) -> &Context {
+        let face = match way {
+            Way::Direct(FaceId(face)) => self.faces.get(face),
+            Way::Link(_) => None,
+        };
+        face.unwrap_or(&self.context)
+    }
+
     /// Returns the port while it is open.
     pub(super) fn port(&self) -> Option<Arc<Port>> {
         (self.port.lock().unwrap_or_else(PoisonError::into_inner)).clone()
@@ -197,7 +215,6 @@ impl State {
             self.book.poll_timeout(),
             self.links.poll_timeout(),
             self.clocks.machine.poll_timeout(),
-            (self.clocks.are_given()).then(|| local_clock() + NOTICE_SECS),
         ];
         due.into_iter().flatten().reduce(f64::min)
     }
@@ -250,8 +267,9 @@ impl State {
                 Way::Direct(face) => faces::ask_again(shared, self, face, &uid),
                 Way::Link(relay) => links::ask_again(shared, self, relay, uid),
             },
-            // Nothing leads to other faces yet.
-            BookEvent::Offer { .. } | BookEvent::Unoffer { .. } => {}
+            // Whoever keeps the offers ends with the relay.
+            BookEvent::Offer { face, uid } => drop(self.offers.send(Change::Offer(face, uid))),
+            BookEvent::Unoffer { face, uid } => drop(self.offers.send(Change::Unoffer(face, uid))),
         }
         None
     }
@@ -367,6 +385,3 @@ pub(super) fn name_of(way: Option<Way>) -> String {
         None => "none".to_owned(),
     }
 }
-
-/// Time in seconds after which a question for a clock is noticed.
-const NOTICE_SECS: f64 = 0.1;

@@ -269,6 +269,35 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
 }
 
 #[test]
+fn a_face_of_a_relay_hears_its_subnet_alone() {
+    let mut outlets = announced(&[shortinfo("a")]);
+    outlets.registry.sources = SourcePolicy {
+        allow_all: true,
+        peers: vec!["10.2.0.9".parse().unwrap()],
+        only_subnets: true,
+    };
+    outlets.registry.set_subnets(vec![Subnet {
+        address: "10.1.0.5".parse().unwrap(),
+        netmask: Some("255.255.255.0".parse().unwrap()),
+    }]);
+    for (n, (from, answers)) in [
+        ("10.1.0.77", 1),
+        ("10.1.0.5", 1),
+        ("10.2.0.9", 0),
+        ("127.0.0.1", 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(
+            outlets.ask("", &n.to_string(), from, 1.0),
+            answers,
+            "{from}"
+        );
+    }
+}
+
+#[test]
 fn subnet_membership() {
     let check = |address: &str, netmask: &str, peer: &str, expected| {
         let subnet = Subnet {

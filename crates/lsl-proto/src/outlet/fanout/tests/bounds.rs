@@ -169,10 +169,7 @@ fn a_reader_pays_for_what_it_was_sent_and_gets_the_newest_that_it_can_pay() {
     assert_eq!(fanout.retained().2, 1);
 }
 
-fn join_granted(
-    fanout: &mut Fanout<Sender>,
-    replay: Range<u64>,
-) -> (ConsumerId, Rc<Socket>) {
+fn join_granted(fanout: &mut Fanout<Sender>, replay: Range<u64>) -> (ConsumerId, Rc<Socket>) {
     let socket = Rc::new(Socket::default());
     let limits = FeedLimits {
         capacity: usize::MAX,
