@@ -202,6 +202,15 @@ impl Announcement {
         let mut registry = lock_ignoring_poison(&self.shared.registry);
         self.keys.push(registry.add(stream));
     }
+
+    /// Answers queries with this stream in the place of those before.
+    pub(crate) fn republish(&mut self, stream: impl Into<Arc<AnnouncedStream>>) {
+        let mut registry = lock_ignoring_poison(&self.shared.registry);
+        let key = registry.add(stream);
+        for before in std::mem::replace(&mut self.keys, vec![key]) {
+            registry.remove(before);
+        }
+    }
 }
 
 impl Drop for Announcement {

@@ -37,8 +37,8 @@ pub(crate) struct Acceptors {
 
 #[derive(Debug)]
 struct Open {
-    /// Held for its drop, which takes the stream back.
-    _announcement: Announcement,
+    /// Takes the stream back when it is dropped.
+    announcement: Announcement,
     tasks: Vec<AbortHandle>,
 }
 
@@ -84,6 +84,13 @@ impl Acceptors {
         let shared = Arc::new(shared);
         look_after(&shared);
         Ok((shared, Self::default()))
+    }
+
+    /// Announces something else from now on.
+    pub(crate) fn announce(&self, shown: &Shown) {
+        if let Some(open) = &mut *lock_ignoring_poison(&self.open) {
+            open.announcement.republish(Arc::clone(&shown.advertised));
+        }
     }
 
     /// Ends discovery and stops accepting.
@@ -232,7 +239,7 @@ impl Ports {
         announcement.publish(Arc::clone(&shown.advertised));
         Ok(Acceptors {
             open: Mutex::new(Some(Open {
-                _announcement: announcement,
+                announcement,
                 tasks,
             })),
         })

@@ -109,7 +109,7 @@ impl OutletShared {
         let settings = security.settings().filter(|_| !options.synchronous);
         Ok(Self {
             channels: info.channel_count() as usize,
-            shown: Shown::new(&identity),
+            shown: Shown::new(info, security),
             coalesce: settings.map_or(Duration::ZERO, |settings| {
                 Duration::from_micros(settings.coalesce_us.into())
             }),

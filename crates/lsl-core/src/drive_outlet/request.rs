@@ -80,7 +80,9 @@ async fn reply(connection: &mut Connection, shared: &Arc<OutletShared>) -> Resul
         coalesces: is_sealed && !shared.coalesce.is_zero(),
     };
     let peer = connection.link().peer.ip();
-    let shortinfo = |query: &[u8]| (shared.shown).answer(&shared.identity, query, peer, is_sealed);
+    let identity = &shared.identity;
+    let shortinfo =
+        |query: &[u8]| (shared.shown).answer(&identity.info, identity, query, (peer, is_sealed));
     let reply = match offer.reply(&request, shortinfo, |from| shared.retained(from))? {
         Reply::Feed(feed) => return Ok(Next::Feed(feed)),
         Reply::Bytes(bytes) => bytes,

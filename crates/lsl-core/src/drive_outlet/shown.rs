@@ -6,10 +6,11 @@ use std::sync::Arc;
 use lsl_platform::clock::local_clock;
 use lsl_proto::discovery::advert;
 use lsl_proto::discovery::registry::AnnouncedStream;
+use lsl_secure::Security;
 
-use crate::Result;
 use crate::drive_discovery::serve::own_security;
 use crate::drive_outlet::identity::Identity;
+use crate::{Result, StreamInfo};
 
 /// The short forms of an outlet's info.
 #[derive(Debug)]
@@ -21,29 +22,30 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    pub(crate) fn new(identity: &Identity) -> Self {
-        let own = own_security(&identity.security);
+    /// Shows an info, which has a uid and bears our advert.
+    pub(crate) fn new(info: &StreamInfo, security: &Security) -> Self {
+        let own = own_security(security);
         Self {
-            shortinfo: advert::shortinfo(&identity.info, &own),
-            advertised: Arc::new(advert::announced(&identity.info, &own)),
+            shortinfo: advert::shortinfo(info, &own),
+            advertised: Arc::new(advert::announced(info, &own)),
         }
     }
 
-    /// Returns what a peer is told in answer to a query; nothing if the query does not select the stream. Whoever has a
-    /// session may ask about everything.
+    /// Returns what a peer is told in answer to a query; nothing if the query does not select the stream of this info.
+    /// Whoever has a session may ask about everything.
     ///
     /// # Errors
     /// [`Error::Query`](crate::Error::Query) if it is none or may not cost what it does.
     pub(crate) fn answer(
         &self,
+        info: &StreamInfo,
         identity: &Identity,
         query: &[u8],
-        peer: IpAddr,
-        is_sealed: bool,
+        (peer, is_sealed): (IpAddr, bool),
     ) -> Result<&[u8]> {
         let view = self.advertised.view(identity.security.policy());
         let (document, shortinfo) = if is_sealed {
-            (identity.info.document(), &self.shortinfo)
+            (info.document(), &self.shortinfo)
         } else {
             (&view.document, &view.shortinfo)
         };

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
+use lsl_proto::discovery::advert;
 use lsl_proto::outlet::connection::Event;
 use lsl_proto::outlet::request::{Feed, Reply};
 use lsl_proto::wire::request::Request;
@@ -11,6 +12,7 @@ use lsl_proto::wire::response::Refusal;
 
 use super::handler::{Handler, Peer};
 use super::passing::{find, lend_keys, negotiate, unknown};
+use crate::drive_discovery::serve::own_security;
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::identity::{Accept, Identity};
 use crate::drive_outlet::link::Link;
@@ -27,7 +29,8 @@ use crate::{Context, Outlet, Result, StreamInfo};
 /// others read on.
 pub struct Offer {
     acceptors: Acceptors,
-    info: StreamInfo,
+    identity: Arc<Identity>,
+    front: Arc<Mutex<Arc<Front>>>,
     readers: Arc<Mutex<Readers>>,
     scope: Scope,
 }
@@ -50,9 +53,13 @@ impl Offer {
         info.reset_uid(&uid::random()?);
         ports.complete(&mut info, context)?;
         let identity = Identity::with_clock(context.clone(), info, Arc::clone(&clock))?;
+        let front = Arc::new(Front {
+            shown: Shown::new(&identity.info, &identity.security),
+            info: identity.info.clone(),
+        });
         let shared = Arc::new(Shared {
-            shown: Shown::new(&identity),
             identity: Arc::new(identity),
+            front: Arc::new(Mutex::new(Arc::clone(&front))),
             origin: origin.into(),
             clock,
             handler,
@@ -60,16 +67,34 @@ impl Offer {
             scope: Scope::default(),
         });
         Ok(Self {
-            acceptors: ports.accept(&shared, &shared.shown)?,
-            info: shared.identity.info.clone(),
+            acceptors: ports.accept(&shared, &front.shown)?,
+            identity: Arc::clone(&shared.identity),
+            front: Arc::clone(&shared.front),
             readers: Arc::clone(&shared.readers),
             scope: shared.scope.clone(),
         })
     }
 
-    /// Returns the stream as it is announced.
+    /// Returns the stream as it was announced first.
     pub fn info(&self) -> &StreamInfo {
-        &self.info
+        &self.identity.info
+    }
+
+    /// Changes what is said of the stream, such as the path in its mark; uid, ports and feeds stay.
+    pub fn describe(&self, mut info: StreamInfo) {
+        let Identity {
+            info: own,
+            security,
+            ..
+        } = &*self.identity;
+        info.reset_uid(&own.uid());
+        info.set_version(own.version());
+        info.set_v4_ports(own.v4_data_port(), own.v4_service_port());
+        info.set_v6_ports(own.v6_data_port(), own.v6_service_port());
+        advert::write_advert(&mut info, &own_security(security));
+        let shown = Shown::new(&info, security);
+        self.acceptors.announce(&shown);
+        *lock_ignoring_poison(&self.front) = Arc::new(Front { info, shown });
     }
 }
 
@@ -91,7 +116,7 @@ impl Drop for Offer {
 impl fmt::Debug for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Offer")
-            .field("uid", &self.info.uid())
+            .field("uid", &self.info().uid())
             .finish_non_exhaustive()
     }
 }
@@ -99,12 +124,19 @@ impl fmt::Debug for Offer {
 #[derive(Debug)]
 struct Shared<H> {
     identity: Arc<Identity>,
-    shown: Shown,
+    front: Arc<Mutex<Arc<Front>>>,
     origin: Box<[u8]>,
     clock: Arc<StreamClock>,
     handler: Arc<H>,
     readers: Arc<Mutex<Readers>>,
     scope: Scope,
+}
+
+/// What is said of the stream.
+#[derive(Debug)]
+struct Front {
+    info: StreamInfo,
+    shown: Shown,
 }
 
 /// Feeds that were given.
@@ -173,12 +205,12 @@ impl<H: Handler> Shared<H> {
         {
             return Ok(Next::Hold(text));
         }
-        let info = &self.identity.info;
+        let front = Arc::clone(&lock_ignoring_poison(&self.front));
+        let Front { info, shown } = &*front;
         let bytes = match &request {
             Request::ShortInfo { query } => {
-                let peer = link.peer.ip();
-                let answer = (self.shown).answer(&self.identity, query, peer, is_sealed)?;
-                answer.to_vec()
+                let asker = (link.peer.ip(), is_sealed);
+                shown.answer(info, &self.identity, query, asker)?.to_vec()
             }
             Request::FullInfo => info.to_xml(),
             // Not worth asking the origin.
@@ -191,7 +223,7 @@ impl<H: Handler> Shared<H> {
                 match find(handler, connection, &request, origin, &peer).await? {
                     Err(refusal) => self.refused(refusal),
                     Ok(outlet) => {
-                        let shown = (info, &*self.shown.shortinfo);
+                        let shown = (info, &*shown.shortinfo);
                         match negotiate(&outlet, shown, connection, &request)? {
                             Reply::Feed(feed) => return Ok(Next::Feed(outlet, feed)),
                             Reply::Bytes(bytes) => bytes,

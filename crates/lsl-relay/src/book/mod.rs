@@ -131,7 +131,7 @@ pub enum BookEvent {
     },
     /// Tell a watcher that all known streams were said.
     Synced(WatcherId),
-    /// Offer the stream on a face as an outlet with a new uid.
+    /// Offer the stream on a face as an outlet with a new uid, or change what its outlet says.
     Offer {
         /// Face to offer on.
         face: FaceId,

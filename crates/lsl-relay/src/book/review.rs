@@ -167,6 +167,7 @@ impl Book {
             && rule.offers()
             && (!stream.is_superseded || stream.is_flowing());
         let own = (stream.path().len() + 1, self.own);
+        let (path, info) = (Arc::clone(stream.path()), Arc::clone(stream.info()));
         for face in (0..stream.places.len()).map(FaceId) {
             let is_visible = stream.is_visible(face);
             let has_way = stream.way().is_some();
@@ -183,7 +184,11 @@ impl Book {
             let is_first = place.rival.is_none_or(|(hops, id, _)| own < (hops, id));
             // While there is no way, the outlet stays as it is: readers see a pause.
             let is_offered = is_allowed && !is_visible && is_first && (has_way || place.is_offered);
-            if std::mem::replace(&mut place.is_offered, is_offered) != is_offered {
+            let is_news = std::mem::replace(&mut place.is_offered, is_offered) != is_offered;
+            let is_told = (place.offered.as_ref())
+                .is_some_and(|told| told.0 == path && Arc::ptr_eq(&told.1, &info));
+            if is_news || is_offered && !is_told {
+                place.offered = is_offered.then(|| (Arc::clone(&path), Arc::clone(&info)));
                 let uid = uid.clone();
                 self.events.push_back(if is_offered {
                     BookEvent::Offer { face, uid }

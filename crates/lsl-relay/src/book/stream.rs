@@ -92,9 +92,11 @@ pub(super) struct Session {
 }
 
 /// A stream on one face.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Place {
     pub(super) is_offered: bool,
+    /// Path and document that were last offered.
+    pub(super) offered: Option<(Arc<[RelayId]>, Arc<StreamInfo>)>,
     /// Length of the path and id of another relay that offers it there, and when that was last seen.
     pub(super) rival: Option<(usize, RelayId, f64)>,
 }

@@ -275,7 +275,7 @@ fn a_stream_that_flowed_waits_a_minute_for_a_way_unless_it_ended() {
             pass(&mut book, 62.0);
             assert_eq!(
                 events(&mut book),
-                ["a by link 2", "read a by link 2", "7: + a"]
+                ["a by link 2", "read a by link 2", "offer a on 0", "7: + a"]
             );
         } else {
             pass(&mut book, 62.0);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lsl_core::relay::Offer;
+use lsl_core::relay::{Offer, StreamClock};
 use lsl_core::{Error, Result, StreamInfo};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -43,7 +43,17 @@ pub(super) async fn keep(
             Change::Offer(face, uid) | Change::Retry(face, uid) => (face, uid),
         };
         let (face, uid) = key.clone();
-        let offer = match open(&shared, &desk, face, &uid) {
+        if let Some(Some(offer)) = wanted.get(&key) {
+            if let Ok((info, _)) = described(&shared, &uid) {
+                offer.describe(info);
+            }
+            continue;
+        }
+        let opened = described(&shared, &uid).and_then(|(info, clock)| {
+            let context = shared.context_of(Way::Direct(face));
+            Offer::open(context, info, (uid.as_bytes(), clock), Arc::clone(&desk))
+        });
+        let offer = match opened {
             Ok(offer) => Some(offer),
             Err(error) => {
                 tracing::warn!("stream {uid} is not offered: {error}; tried again");
@@ -60,12 +70,11 @@ pub(super) async fn keep(
     }
 }
 
-fn open(shared: &Arc<Shared>, desk: &Arc<Desk>, face: FaceId, uid: &Uid) -> Result<Offer> {
+/// Returns a stream as it is offered, and its clock.
+fn described(shared: &Arc<Shared>, uid: &Uid) -> Result<(StreamInfo, Arc<StreamClock>)> {
     let found = shared.act(|state, _| Some((state.book.document(uid)?, state.clocks.of(uid))));
     let (document, clock) = found.ok_or_else(|| Error::Argument("it is gone".into()))?;
-    let info = StreamInfo::from_xml(&document)?;
-    let context = shared.context_of(Way::Direct(face));
-    Offer::open(context, info, (uid.as_bytes(), clock), Arc::clone(desk))
+    Ok((StreamInfo::from_xml(&document)?, clock))
 }
 
 const RETRY: Duration = Duration::from_secs(5);

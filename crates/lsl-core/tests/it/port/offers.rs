@@ -102,6 +102,18 @@ fn an_offer_is_an_outlet_with_the_samples_and_the_clock_of_its_origin() {
             .contains("<subject")
     );
     measures_the_source(&streams, &reader);
+    // Its way may change while it is read.
+    let xml = String::from_utf8(info.to_xml()).unwrap();
+    let other = xml.replace("0123456789abcdef", "0123456789abcdef fedcba9876543210");
+    offer.describe(StreamInfo::from_xml(other.as_bytes()).unwrap());
+    let again = found(&context, "one");
+    assert_eq!(again.relay_advert().unwrap().path.len(), 2);
+    assert_eq!(
+        (again.uid(), again.v4_service_port()),
+        (info.uid(), info.v4_service_port())
+    );
+    push(&outlet, 50..60);
+    expect(&reader, 50..60);
     // Ordinary outlets keep our own clock, also at the sockets that all share.
     let _other = lab::outlet(
         &context,
@@ -118,8 +130,8 @@ fn an_offer_is_an_outlet_with_the_samples_and_the_clock_of_its_origin() {
     let mut sample = [0.0_f32; 3];
     let ended = reader.blocking().pull(&mut sample, SOON);
     assert!(ended.is_err(), "{ended:?}");
-    push(&outlet, 50..60);
-    expect(&stays, 50..60);
+    push(&outlet, 60..70);
+    expect(&stays, 60..70);
     let gone = Selector::property("name", "one").unwrap();
     let gone = context.resolve_blocking(&gone, 1, Duration::from_millis(300));
     assert!(gone.unwrap().is_empty());
