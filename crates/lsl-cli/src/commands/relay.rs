@@ -66,6 +66,7 @@ Examples:
   lsl relay                               serve every stream of this network at port 16570
   lsl relay --listen 127.0.0.1:16570      for this machine alone: needs no key
   lsl relay --connect lab2.example.org    and a link to the relay there, for the streams of both
+  lsl relay --between 10.1.0.5,10.2.0.5   two networks of this machine see the streams of each other
   lsl relay status                        what does it serve, and to whom?
   lsl relay check                         does every link work, and if not, why?
 

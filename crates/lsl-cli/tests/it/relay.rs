@@ -83,6 +83,26 @@ fn programs_that_see_no_stream_read_them_through_a_relay() {
     );
 }
 
+#[test]
+fn a_relay_stands_between_networks_that_this_machine_is_in() {
+    let lab = Lab::new();
+    let listen = format!("127.0.0.1:{}", free_port());
+    let relay = [
+        "relay",
+        "--listen",
+        &listen,
+        "--between",
+        "127.0.0.1,192.0.2.7",
+    ];
+    let said = lab.run(&relay);
+    assert_eq!(said.status, Some(1), "{said:?}");
+    assert!(
+        said.stderr
+            .contains("192.0.2.7 is no address of this machine"),
+        "{said:?}"
+    );
+}
+
 #[cfg(unix)]
 #[test]
 fn a_hangup_reads_the_rules_again_and_a_mistake_changes_nothing() {

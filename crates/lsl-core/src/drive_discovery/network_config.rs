@@ -125,6 +125,7 @@ impl NetworkConfig {
         let subnet = |interface: &Interface| Subnet {
             address: interface.address,
             netmask: interface.netmask,
+            index: interface.index,
         };
         present.iter().filter(is_ours).map(subnet).collect()
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -116,15 +116,15 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn hears(&self, from: IpAddr) -> bool {
+    fn hears(&self, from: SocketAddr) -> bool {
         self.face.as_ref().is_none_or(|subnets| {
             let subnets = lock_ignoring_poison(subnets);
-            subnets.iter().any(|subnet| subnet.contains(from))
+            subnets.iter().any(|subnet| subnet.has(from))
         })
     }
 
     fn take(&self, from: SocketAddr, datagram: &[u8]) {
-        if !self.hears(from.ip()) {
+        if !self.hears(from) {
             return;
         }
         let received = take_in(&self.monitor, |search, now| {
@@ -314,7 +314,7 @@ impl Driver {
             }
         }
         let is_usable = |target: &SocketAddr| {
-            self.network.uses(Family::of(target.ip())) && self.inbox.hears(target.ip())
+            self.network.uses(Family::of(target.ip())) && self.inbox.hears(*target)
         };
         targets.retain(|target| is_usable(target) && seen.insert(*target));
         targets

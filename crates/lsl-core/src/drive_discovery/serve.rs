@@ -193,7 +193,14 @@ impl Announcement {
         let shared = Arc::clone(&self.shared);
         runtime::spawn(async move {
             let _place = place;
-            listen(Arc::new(socket), Arrival::Service, shared, answers, source).await;
+            let socket = Arc::new(socket);
+            let at = Listener {
+                answers_by: Arc::clone(&socket),
+                socket,
+                arrival: Arrival::Service,
+                source,
+            };
+            listen(at, shared, answers).await;
         })
     }
 
@@ -244,6 +251,7 @@ impl ServiceSockets {
             tasks: Vec::new(),
         };
         let mut failure = None;
+        let mut services = Vec::new();
         for &family in &network.families {
             match bind(network, family) {
                 Ok((socket, port)) => {
@@ -251,7 +259,9 @@ impl ServiceSockets {
                         Family::V4 => running.ports.v4 = port,
                         Family::V6 => running.ports.v6 = port,
                     }
-                    running.listen(socket, Arrival::Service, shared)?;
+                    let socket = Arc::new(socket);
+                    services.push((family, Arc::clone(&socket)));
+                    running.listen(socket, Arrival::Service, None, shared)?;
                 }
                 Err(error) => {
                     tracing::warn!(?family, %error, "no UDP service for this family");
@@ -266,7 +276,11 @@ impl ServiceSockets {
             let Some((socket, memberships)) = responder::open(network, family) else {
                 continue;
             };
-            running.listen(socket, Arrival::Responder, shared)?;
+            // Who gets an answer connects with the address that it comes from: that of the face.
+            let service = services.iter().find(|(of, _)| *of == family);
+            let answers_by = service.filter(|_| network.face.is_some());
+            let answers_by = answers_by.map(|(_, socket)| Arc::clone(socket));
+            running.listen(Arc::new(socket), Arrival::Responder, answers_by, shared)?;
             let (host, own) = (Arc::clone(shared), Arc::clone(network));
             let set_subnets = move |present: &[Interface]| host.set_subnets(own.subnets(present));
             let upkeep = responder::upkeep(memberships, Arc::clone(network), set_subnets);
@@ -277,9 +291,20 @@ impl ServiceSockets {
         Ok(running)
     }
 
-    fn listen(&mut self, socket: UdpSocket, arrival: Arrival, shared: &Arc<Shared>) -> Result<()> {
-        let answers = self.answers.clone();
-        let task = listen(Arc::new(socket), arrival, Arc::clone(shared), answers, None);
+    fn listen(
+        &mut self,
+        socket: Arc<UdpSocket>,
+        arrival: Arrival,
+        answers_by: Option<Arc<UdpSocket>>,
+        shared: &Arc<Shared>,
+    ) -> Result<()> {
+        let at = Listener {
+            answers_by: answers_by.unwrap_or_else(|| Arc::clone(&socket)),
+            socket,
+            arrival,
+            source: None,
+        };
+        let task = listen(at, Arc::clone(shared), self.answers.clone());
         self.tasks.push(AbortOnDrop(runtime::spawn(task)?));
         Ok(())
     }
@@ -302,18 +327,27 @@ fn bind(network: &NetworkConfig, family: Family) -> Result<(UdpSocket, u16)> {
     Ok((sockets::into_tokio_udp(socket)?, port))
 }
 
-/// A query with the socket that it came in by, which is also the one that answers.
+/// A query with the socket that answers it.
 type QueuedQuery = (Arc<UdpSocket>, PendingQuery);
 
-/// Reads one socket of the service for ever. Plaintext clock probes are answered in the clock of `source`, if that is
-/// not ours.
-async fn listen(
+/// A socket of the service.
+struct Listener {
     socket: Arc<UdpSocket>,
     arrival: Arrival,
-    shared: Arc<Shared>,
-    answers: mpsc::Sender<QueuedQuery>,
+    /// Socket by which queries are answered, as a rule the same.
+    answers_by: Arc<UdpSocket>,
+    /// Clock in which plaintext clock probes are answered, if it is not ours.
     source: Option<Arc<StreamClock>>,
-) {
+}
+
+/// Reads one socket of the service for ever.
+async fn listen(at: Listener, shared: Arc<Shared>, answers: mpsc::Sender<QueuedQuery>) {
+    let Listener {
+        socket,
+        arrival,
+        answers_by,
+        source,
+    } = at;
     loop {
         let received = sockets::receive_from(&socket, |datagram, from| {
             // The thread may have been busy since the datagram came, which is nobody's offset.
@@ -356,7 +390,7 @@ async fn listen(
                 }
             }
             Answer::Query(query) => {
-                if answers.try_send((Arc::clone(&socket), query)).is_err() {
+                if answers.try_send((Arc::clone(&answers_by), query)).is_err() {
                     lock_ignoring_poison(&shared.registry).counters.overflow += 1;
                 }
             }

@@ -183,8 +183,11 @@ impl Registry {
                 return Answer::Ignore;
             }
         };
-        let known = self.sources.knows(from.ip(), &self.subnets);
-        let may_ask = known || !self.sources.only_subnets && self.strangers.take(now);
+        let may_ask = if self.sources.only_subnets {
+            self.subnets.iter().any(|subnet| subnet.has(from))
+        } else {
+            self.sources.knows(from.ip(), &self.subnets) || self.strangers.take(now)
+        };
         if query.return_port < FIRST_UNPRIVILEGED_PORT || !may_ask {
             self.counters.refused += 1;
             return Answer::Ignore;
@@ -219,9 +222,22 @@ pub struct Subnet {
     pub address: IpAddr,
     /// Netmask of that address, if it has one.
     pub netmask: Option<IpAddr>,
+    /// Index of the interface; 0 if it is not known.
+    pub index: u32,
 }
 
 impl Subnet {
+    /// Returns whether a datagram from there came from this subnet. All interfaces have the same link-local one.
+    pub fn has(&self, from: SocketAddr) -> bool {
+        let is_of_link = match from {
+            SocketAddr::V6(from) if from.ip().is_unicast_link_local() => {
+                from.scope_id() == self.index || self.index == 0
+            }
+            _ => true,
+        };
+        is_of_link && self.contains(from.ip())
+    }
+
     /// Returns whether `peer` is in the subnet, so that it is reached without a router.
     pub fn contains(&self, peer: IpAddr) -> bool {
         match (self.address, self.netmask, peer) {
@@ -256,9 +272,6 @@ impl SourcePolicy {
     /// not route, from subnets of this host, and from configured peers. While the subnets are
     /// unknown, everybody is known.
     pub fn knows(&self, source: IpAddr, subnets: &[Subnet]) -> bool {
-        if self.only_subnets {
-            return subnets.iter().any(|subnet| subnet.contains(source));
-        }
         self.allow_all
             || !is_routed(source)
             || subnets.is_empty()

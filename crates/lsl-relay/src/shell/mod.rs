@@ -191,7 +191,7 @@ fn own_context(context: &Context) -> Result<Context> {
 fn face(context: &Context, address: IpAddr) -> Result<Context> {
     // Later is too late to say so.
     UdpSocket::bind((address, 0))
-        .map_err(|source| Error::io(format!("between {address}"), source))?;
+        .map_err(|source| Error::io(format!("{address} is no address of this machine"), source))?;
     let mut config = context.config().clone();
     config.set_bind(Bind::Address(address));
     let security = Arc::clone(context.security()?);

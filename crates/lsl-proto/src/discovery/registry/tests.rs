@@ -208,6 +208,7 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
     let subnet = |address: &str, netmask: &str| Subnet {
         address: address.parse().unwrap(),
         netmask: netmask.parse().ok(),
+        index: 0,
     };
     let present = [
         subnet("198.51.100.7", "255.255.255.0"),
@@ -279,6 +280,7 @@ fn a_face_of_a_relay_hears_its_subnet_alone() {
     outlets.registry.set_subnets(vec![Subnet {
         address: "10.1.0.5".parse().unwrap(),
         netmask: Some("255.255.255.0".parse().unwrap()),
+        index: 0,
     }]);
     for (n, (from, answers)) in [
         ("10.1.0.77", 1),
@@ -295,6 +297,14 @@ fn a_face_of_a_relay_hears_its_subnet_alone() {
             "{from}"
         );
     }
+    // The same prefix on every link.
+    let link_local = Subnet {
+        address: "fe80::5".parse().unwrap(),
+        netmask: Some("ffff:ffff:ffff:ffff::".parse().unwrap()),
+        index: 2,
+    };
+    let from = |scope| std::net::SocketAddrV6::new("fe80::7".parse().unwrap(), 1, 0, scope);
+    assert!(link_local.has(from(2).into()) && !link_local.has(from(3).into()));
 }
 
 #[test]
@@ -303,6 +313,7 @@ fn subnet_membership() {
         let subnet = Subnet {
             address: address.parse().unwrap(),
             netmask: netmask.parse().ok(),
+            index: 0,
         };
         assert_eq!(subnet.contains(peer.parse().unwrap()), expected, "{peer}");
     };
