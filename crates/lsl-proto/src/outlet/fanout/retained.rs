@@ -125,15 +125,18 @@ impl<T: Transmit> Fanout<T> {
         begin..live.edge
     }
 
-    /// Gives a reader that is about to leave back what it was not sent of its replay, once.
+    /// Gives a reader that is about to leave back what it was not sent of its replay, once. Of one whose sender is in
+    /// a batch nobody knows what that is: it pays for all.
     pub fn refund_replay(&mut self, id: ConsumerId, host: Host, now: f64) {
         let log = &self.logs[Self::RETAINED.index()];
         let mut consumers = self.consumers.iter_mut();
         let consumer = consumers.find(|each| each.id == id && each.next < each.live);
         if let (Some(consumer), Some(retention)) = (consumer, &mut self.retention) {
-            let unsent = log.bytes_between(consumer.next, consumer.live);
+            if consumer.sender.is_some() {
+                let unsent = log.bytes_between(consumer.next, consumer.live);
+                retention.refund(host, unsent, now);
+            }
             consumer.live = consumer.next;
-            retention.refund(host, unsent, now);
         }
     }
 
