@@ -4,18 +4,18 @@
 //! them the stream is reviewed: which way is used, whether it is read, where it is offered, what is announced.
 //! Drain [`Book::poll_event`] after each call.
 
+mod event;
 mod review;
 mod room;
 mod stream;
+mod taking;
 #[cfg(test)]
 mod tests;
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use lsl_proto::StreamInfo;
-use lsl_proto::describe::{described_by, descriptor};
 use lsl_proto::query::Query;
 use lsl_secure::Fingerprint;
 
@@ -23,6 +23,7 @@ use crate::document::{Provenance, bare, write};
 use crate::id::RelayId;
 use crate::rules::{Bounds, Reader, Rule, Rules, Source, selects};
 
+pub use event::BookEvent;
 pub use room::Refusal;
 pub use stream::{Stage, Way};
 
@@ -90,87 +91,6 @@ pub struct Watch {
     pub asker: Asker,
     /// Predicate on the full document; `None`: every stream.
     pub query: Option<Query>,
-}
-
-/// Something that the driver must do, or know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BookEvent {
-    /// Read the stream by this way, from the position that was reached, instead of any other.
-    Subscribe {
-        /// Origin of the stream.
-        uid: Uid,
-        /// Way to read by.
-        way: Way,
-    },
-    /// Stop reading the stream.
-    Unsubscribe(Uid),
-    /// Another way is in use, for clocks.
-    WayChanged {
-        /// Origin of the stream.
-        uid: Uid,
-        /// Way; `None` for the time being.
-        way: Option<Way>,
-    },
-    /// Tell a watcher of a stream that is new or changed.
-    Announce {
-        /// Number of the watcher.
-        watcher: WatcherId,
-        /// Origin of the stream.
-        uid: Uid,
-        /// Full info with the path, this relay last.
-        xml: Arc<[u8]>,
-    },
-    /// Tell a watcher that a stream is gone.
-    Withdraw {
-        /// Number of the watcher.
-        watcher: WatcherId,
-        /// Origin of the stream.
-        uid: Uid,
-        /// Reason to tell.
-        reason: Reason,
-    },
-    /// Tell a watcher that all known streams were said.
-    Synced(WatcherId),
-    /// Offer the stream on a face as an outlet with a new uid, or change what its outlet says.
-    Offer {
-        /// Face to offer on.
-        face: FaceId,
-        /// Origin of the stream.
-        uid: Uid,
-    },
-    /// Close the outlet of the stream on a face.
-    Unoffer {
-        /// Face of the outlet.
-        face: FaceId,
-        /// Origin of the stream.
-        uid: Uid,
-    },
-    /// The stream is forgotten: its outlet closes, history and engine are told the end.
-    Gone {
-        /// Origin of the stream.
-        uid: Uid,
-        /// Reason of the end.
-        reason: Reason,
-    },
-    /// The document of a stream is another one, and with it perhaps who may read it.
-    Changed(Uid),
-    /// A stream, or a way to it, was not taken over.
-    Refused {
-        /// Origin of the stream.
-        uid: Uid,
-        /// Way that is not used.
-        way: Way,
-        /// What is wrong with it.
-        why: Refusal,
-    },
-    /// Ask again for a stream that was not taken over: there may be room now. What a link says then is for
-    /// [`Book::announced_again`].
-    Ask {
-        /// Origin of the stream.
-        uid: Uid,
-        /// Way to ask by.
-        way: Way,
-    },
 }
 
 /// Directory of one relay.
@@ -348,51 +268,6 @@ impl Book {
         streams.map(|(uid, _)| Uid::clone(uid)).collect()
     }
 
-    /// Takes an announcement of a link. What comes round in a loop, from too far, or is not to be imported is
-    /// dropped, and withdraws what was announced before.
-    pub fn announced(&mut self, link: RelayId, uid: &str, info: StreamInfo, now: f64) {
-        let path = Provenance::of(&info).filter(|provenance| provenance.origin == uid);
-        let path = path.map_or_else(Vec::new, |provenance| provenance.path);
-        let is_usable = path.last() == Some(&link)
-            && path.len() < self.settings.max_hops
-            && !path.contains(&self.own)
-            && self.links.contains_key(&link)
-            && info.uid_bytes() == uid.as_bytes()
-            && self.may_serve(link, &info)
-            && selects(self.settings.import.as_ref(), &info);
-        if is_usable {
-            let known = Known::new(Way::Link(link), path, bare(info));
-            self.known(uid.into(), known, now);
-        } else {
-            self.withdrawn(link, uid, Reason::Lost, now);
-        }
-    }
-
-    /// Takes what a link says of a stream that it was asked for again, unless it has said more since.
-    pub fn announced_again(
-        &mut self,
-        link: RelayId,
-        uid: &Uid,
-        info: Option<StreamInfo>,
-        now: f64,
-    ) {
-        if self.room.forget(uid, Way::Link(link))
-            && let Some(info) = info
-        {
-            self.announced(link, uid, info, now);
-        }
-    }
-
-    /// Takes the end of an announcement.
-    pub fn withdrawn(&mut self, link: RelayId, uid: &str, reason: Reason, now: f64) {
-        self.room.forget(&uid.into(), Way::Link(link));
-        self.change(uid, now, |stream| {
-            if stream.remove_way(Way::Link(link)) {
-                stream.lost_way(reason, now);
-            }
-        });
-    }
-
     /// Notes that a feed by this way began. Late news of another way is ignored.
     pub fn feed_up(&mut self, uid: &str, way: Way, now: f64) {
         self.change(uid, now, |stream| stream.feed_up(way));
@@ -461,17 +336,6 @@ impl Book {
         link.is_none_or(is_published)
             && rule.may_read(reader)
             && self.bounds.cover(reader, || stream.shape())
-    }
-
-    /// Whether the key of a link's relay is one for this stream: it serves no others.
-    fn may_serve(&self, link: RelayId, info: &StreamInfo) -> bool {
-        let key = self.links.get(&link).and_then(|facts| facts.key);
-        let shape = OnceCell::new();
-        let shape = || {
-            let shape = shape.get_or_init(|| described_by(&descriptor(info)));
-            shape.as_ref()
-        };
-        key.is_none_or(|key| self.bounds.cover(Reader::Key(key), shape))
     }
 
     /// Returns the document of a stream, as its origin wrote it.
@@ -546,77 +410,6 @@ impl Book {
             apply(stream);
         }
         self.review(&uid, now);
-    }
-
-    /// Adds or changes a way; a stream that is new supersedes those of the same source.
-    fn known(&mut self, uid: Uid, mut known: Known, now: f64) {
-        if uid.is_empty() {
-            return;
-        }
-        let way = known.way;
-        let was_asked = self.room.forget(&uid, way);
-        if let Some(stream) = self.streams.get_mut(&uid) {
-            if let Some(before) = stream.known_mut(way) {
-                before.place = None;
-            }
-            stream.strangers.retain(|stranger| *stranger != way);
-            let place = match stream.differs_from(&known) {
-                Some(field) => {
-                    stream.strangers.push(way);
-                    Err(Refusal::Differs(field))
-                }
-                None => self.room.take(way, &known.info, None),
-            };
-            match place {
-                Ok(place) => {
-                    known.place = Some(place);
-                    stream.set_way(known);
-                }
-                Err(why) => {
-                    if stream.remove_way(way) {
-                        stream.lost_way(Reason::Lost, now);
-                    }
-                    self.refuse(uid.clone(), way, why);
-                }
-            }
-            return self.review(&uid, now);
-        }
-        let streams = (self.streams.len(), self.settings.streams);
-        match self.room.take(way, &known.info, Some(streams)) {
-            Ok(place) => known.place = Some(place),
-            Err(why) => return self.refuse(uid, way, why),
-        }
-        let same = self.streams.iter_mut();
-        let same = same.filter(|(_, it)| stream::is_same_source(it.info(), &known.info));
-        let mut superseded = Vec::new();
-        for (old, stream) in same {
-            stream.is_superseded = true;
-            superseded.push(old.clone());
-        }
-        let faces = self.settings.faces;
-        self.streams.insert(uid.clone(), Stream::new(known, faces));
-        for old in superseded {
-            self.review(&old, now);
-        }
-        self.review(&uid, now);
-        if was_asked {
-            self.ask_more();
-        }
-    }
-
-    /// Asks again for streams that found no room, if there is some.
-    fn ask_more(&mut self) {
-        let places = self.settings.streams.saturating_sub(self.streams.len());
-        let next = self.room.next(places).into_iter();
-        let next = next.map(|(uid, way)| BookEvent::Ask { uid, way });
-        self.events.extend(next);
-    }
-
-    fn refuse(&mut self, uid: Uid, way: Way, why: Refusal) {
-        if !matches!(why, Refusal::Differs(_)) {
-            self.room.wait(uid.clone(), way, self.settings.streams);
-        }
-        self.events.push_back(BookEvent::Refused { uid, way, why });
     }
 
     fn source(&self, way: Way) -> Source {
