@@ -31,6 +31,9 @@ pub struct StreamClock {
 struct State {
     estimate: Option<SourceClock>,
     last_asked: Option<f64>,
+    /// The clock that this one was lent from.
+    lender: Option<Arc<StreamClock>>,
+    is_taken_back: bool,
 }
 
 impl StreamClock {
@@ -40,6 +43,29 @@ impl StreamClock {
             state: Mutex::default(),
             bell: Some(bell),
         }
+    }
+
+    /// Creates a clock that answers as this one, until it is taken back.
+    pub fn lend(self: &Arc<Self>) -> Arc<Self> {
+        let lent = Self::default();
+        lock_ignoring_poison(&lent.state).lender = Some(Arc::clone(self));
+        Arc::new(lent)
+    }
+
+    /// Takes back a clock that was lent: nobody is answered, and connections that only ask for it end.
+    pub fn take_back(&self) {
+        *lock_ignoring_poison(&self.state) = State {
+            is_taken_back: true,
+            ..State::default()
+        };
+    }
+
+    pub(crate) fn is_taken_back(&self) -> bool {
+        lock_ignoring_poison(&self.state).is_taken_back
+    }
+
+    fn lender(&self) -> Option<Arc<Self>> {
+        lock_ignoring_poison(&self.state).lender.clone()
     }
 
     /// Replaces the estimate.
@@ -60,6 +86,9 @@ impl StreamClock {
     /// Returns what to add to the two times of an answer, so that they are of this clock; takes note that somebody
     /// asks for it.
     pub(crate) fn shifts(&self) -> Option<(f64, f64)> {
+        if let Some(lender) = self.lender() {
+            return lender.shifts();
+        }
         let now = local_clock();
         let mut state = lock_ignoring_poison(&self.state);
         let before = state.last_asked.replace(now);

@@ -60,7 +60,7 @@ pub(super) fn negotiate(
 pub(super) async fn lend_keys(mut connection: Connection, clock: Arc<StreamClock>) {
     connection.machine.lend_keys(local_clock());
     let serving = async {
-        while !connection.machine.is_closed() {
+        while !connection.machine.is_closed() && !clock.is_taken_back() {
             connection.step().await?;
             if let Some(Event::Control(pong)) = connection.machine.poll_event()
                 && let Some(pong) = clock.answer(pong)

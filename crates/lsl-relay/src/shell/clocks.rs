@@ -2,15 +2,15 @@
 //! Spec: relay §7.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lsl_core::relay::{OpenSubstream, SourceClock, StreamClock, Substream};
+use lsl_core::relay::{OpenSubstream, Peer, SourceClock, StreamClock, Substream};
 use lsl_core::{Error, Inlet, Result};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::book::{Uid, Way};
+use crate::book::{Asker, Uid, Way};
 use crate::clock::{ClockEvent, Clocks};
 use crate::id::RelayId;
 use crate::shell::state::{Shared, State};
@@ -23,9 +23,19 @@ pub(super) struct SourceClocks {
     pub(super) machine: Clocks,
     /// Clocks that answer for us.
     given: HashMap<Uid, GivenClock>,
+    lent: Vec<Lent>,
     measuring: HashMap<Uid, AbortOnDrop>,
     /// Substreams by which relays are asked, with the time at which each was opened.
     asking: HashMap<Uid, (f64, Arc<dyn Substream>)>,
+}
+
+/// Clock of a connection that asks for nothing else.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub(super) uid: Uid,
+    pub(super) peer: Peer,
+    asker: Asker,
+    clock: Weak<StreamClock>,
 }
 
 #[derive(Debug)]
@@ -41,6 +51,7 @@ impl SourceClocks {
             bell,
             machine: Clocks::new(),
             given: HashMap::new(),
+            lent: Vec::new(),
             measuring: HashMap::new(),
             asking: HashMap::new(),
         }
@@ -54,6 +65,24 @@ impl SourceClocks {
             noted: f64::NEG_INFINITY,
         });
         Arc::clone(&given.clock)
+    }
+
+    /// Returns the clock in which one peer is answered, for as long as it may read the stream.
+    pub(super) fn lend(&mut self, uid: &Uid, (peer, asker): (&Peer, Asker)) -> Arc<StreamClock> {
+        let clock = self.of(uid).lend();
+        self.lent.retain(|lent| lent.clock.strong_count() > 0);
+        self.lent.push(Lent {
+            uid: uid.clone(),
+            peer: peer.clone(),
+            asker,
+            clock: Arc::downgrade(&clock),
+        });
+        clock
+    }
+
+    /// Returns the streams whose clocks are lent.
+    pub(super) fn lent(&self) -> impl Iterator<Item = &Uid> {
+        self.lent.iter().map(|lent| &lent.uid)
     }
 
     /// Forgets a stream that is gone.
@@ -92,6 +121,19 @@ impl SourceClocks {
 }
 
 impl State {
+    /// Takes back the clocks of unsettled streams from peers that may not read them any more, and returns those.
+    pub(super) fn take_back_clocks(&mut self) -> Vec<Lent> {
+        let (book, unsettled) = (&self.book, &self.unsettled);
+        let is_over = |lent: &mut Lent| {
+            unsettled.contains_key(&lent.uid) && !book.may_read(&lent.uid, lent.asker)
+        };
+        let over: Vec<_> = self.clocks.lent.extract_if(.., is_over).collect();
+        for clock in over.iter().filter_map(|lent| lent.clock.upgrade()) {
+            clock.take_back();
+        }
+        over
+    }
+
     /// Tells the machine of new questions.
     pub(super) fn notice_questions(&mut self, now: f64) {
         for (uid, given) in &mut self.clocks.given {

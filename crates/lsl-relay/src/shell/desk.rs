@@ -94,7 +94,7 @@ impl Handler for Desk {
                 let way = state.book.way(&uid);
                 state.clocks.machine.asked(&uid, asker.link, way, now);
             }
-            state.clocks.of(&uid)
+            state.clocks.lend(&uid, (peer, asker))
         });
         Some(clock)
     }

@@ -11,6 +11,7 @@ use lsl_core::secure::trust::TrustList;
 use crate::book::{Asker, Settings, Uid};
 use crate::config::Config;
 use crate::rules::{Bounds, Reader};
+use crate::shell::clocks::Lent;
 use crate::shell::state::Shared;
 use crate::shell::{Relay, audit};
 
@@ -94,17 +95,22 @@ pub(super) fn follow_trust(shared: &Arc<Shared>, known: &mut Option<Arc<TrustLis
     });
 }
 
-/// Ends the feeds of readers that may not read their stream any more.
+/// Ends the feeds of readers, and the questions for clocks, that may not read their stream any more.
 pub(super) fn end_feeds(shared: &Arc<Shared>) {
-    let outlets: Vec<(Uid, Arc<Outlet>)> = shared.act(|state, now| {
+    let (outlets, over): (Vec<(Uid, Arc<Outlet>)>, _) = shared.act(|state, now| {
+        let over = state.take_back_clocks();
         let uids: Vec<_> = state.unsettled.keys().cloned().collect();
         state.unsettled.retain(|_, until| now < *until);
         let outlet = |uid: Uid| {
             let outlet = state.flows.get(&uid)?.outlet.borrow().clone()?;
             Some((uid, outlet))
         };
-        uids.into_iter().filter_map(outlet).collect()
+        (uids.into_iter().filter_map(outlet).collect(), over)
     });
+    for Lent { uid, peer, .. } in over {
+        let key = peer.trusted.as_ref().map(|(key, _)| key);
+        audit::refused(shared, &uid, (peer.address, key), true);
+    }
     for (uid, outlet) in outlets {
         outlet.end_readers(|address: SocketAddr, key: Option<PublicKey>| {
             let reader = match key {

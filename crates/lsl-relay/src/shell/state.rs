@@ -289,7 +289,7 @@ impl State {
 
     /// Has the rights of all readers looked at.
     pub(super) fn unsettle_all(&mut self, now: f64) {
-        for uid in self.flows.keys() {
+        for uid in self.flows.keys().chain(self.clocks.lent()) {
             self.unsettled.insert(uid.clone(), now + SETTLING_SECS);
         }
     }

@@ -73,7 +73,10 @@ fn a_key_that_is_bound_to_streams_reads_no_others_and_a_change_ends_its_feeds() 
     let mut sample = [0];
     let stamp = inlet.blocking().pull(&mut sample, SOON).expect("a sample");
     assert_eq!((stamp, sample), (Some(1.0), [1]));
-    // A program of this machine reads on.
+    // One that asks for nothing but the clock.
+    let asking = Inlet::builder(&info[0]).context(&near).create();
+    let asking = asking.expect("an inlet");
+    asking.blocking().time_correction(SOON).expect("a clock");
     let until = local_clock() + SOON.as_secs_f64();
     let wait = |what: &str, holds: &dyn Fn() -> bool| {
         while !holds() {
@@ -89,7 +92,14 @@ fn a_key_that_is_bound_to_streams_reads_no_others_and_a_change_ends_its_feeds() 
         ours.any(|it| it["readers"] != 0)
     };
     wait("the feed ends", &|| !readers());
+    wait("both are audited", &|| {
+        let audited = fs::read_to_string(dir.join("hub.jsonl")).expect("a file");
+        let ended = audited
+            .lines()
+            .filter(|line| line.contains("ended, no rule"));
+        ended.count() == 2
+    });
     wait("the other is found", &|| found(&near, "rights") == ["two"]);
-    drop((inlet, relay));
+    drop((inlet, asking, relay));
     fs::remove_dir_all(&dir).expect("removed");
 }
