@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::book::{FaceId, Uid, Way};
 use crate::document::Provenance;
+use crate::shell::clocks::AbortOnDrop;
 use crate::shell::state::{Shared, State};
 
 /// Searches for as long as the relay lives.
@@ -27,7 +28,8 @@ pub(super) async fn search(shared: Arc<Shared>, face: FaceId) {
         }
         tokio::time::sleep(RETRY).await;
     };
-    let places = Arc::new(Semaphore::new(MOST_QUESTIONS));
+    let places = Arc::new(Places::new());
+    let mut asking = HashMap::new();
     let mut rivals = Rivals::default();
     loop {
         let look = rivals.look_at - local_clock();
@@ -43,12 +45,16 @@ pub(super) async fn search(shared: Arc<Shared>, face: FaceId) {
                     }
                     continue;
                 }
-                let key = (face, uid);
+                let key = (face, uid.clone());
                 shared.act(|state, _| state.found.insert(key, info.clone()));
-                tokio::spawn(ask(Arc::clone(&shared), face, info, Arc::clone(&places)));
+                let question = ask(Arc::clone(&shared), face, info, Arc::clone(&places));
+                let task = AbortOnDrop(tokio::spawn(question).abort_handle());
+                // Not two at a time: the one before asks where it was.
+                asking.insert(uid, task);
             }
             Ok(ResolverEvent::Lost(info)) => {
                 let uid: Uid = info.uid().into();
+                asking.remove(&uid);
                 if rivals.known.remove(&uid).is_none() {
                     shared.act(|state, now| {
                         state.found.remove(&(face, uid.clone()));
@@ -118,17 +124,17 @@ fn all_sessions() -> Result<Selector> {
 /// Asks an outlet again that the directory had no room for.
 pub(super) fn ask_again(shared: &Arc<Shared>, state: &State, face: FaceId, uid: &Uid) {
     if let Some(info) = state.found.get(&(face, uid.clone())) {
-        let place = Arc::new(Semaphore::new(1));
-        let asking = ask(Arc::clone(shared), face, info.clone(), place);
+        let places = Arc::new(Places::new());
+        let asking = ask(Arc::clone(shared), face, info.clone(), places);
         shared.runtime.spawn(asking);
     }
 }
 
 /// Asks an outlet for its whole description, until it says it or is gone.
-async fn ask(shared: Arc<Shared>, face: FaceId, info: StreamInfo, places: Arc<Semaphore>) {
-    loop {
+async fn ask(shared: Arc<Shared>, face: FaceId, info: StreamInfo, places: Arc<Places>) {
+    for tries in 0.. {
         let described = {
-            let _place = places.acquire().await;
+            let _place = places.of(tries).acquire().await;
             let context = shared.context_of(Way::Direct(face));
             let inlet = Inlet::builder(&info).context(context).recover(false);
             match inlet.create() {
@@ -150,8 +156,29 @@ async fn ask(shared: Arc<Shared>, face: FaceId, info: StreamInfo, places: Arc<Se
             return;
         }
         let name = info.name();
-        tracing::warn!("stream \"{name}\" does not describe itself: {error}; asked again");
+        if tries == 0 {
+            tracing::warn!("stream \"{name}\" does not describe itself: {error}; asked again");
+        }
         tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Places of those that ask. Outlets that once gave no answer have others than those that are new: many that nobody
+/// reaches, behind a firewall say, hold up none that answers.
+struct Places {
+    first: Semaphore,
+    again: Semaphore,
+}
+
+impl Places {
+    fn new() -> Self {
+        let [first, again] = MOST_QUESTIONS.map(Semaphore::new);
+        Self { first, again }
+    }
+
+    /// Returns the places for somebody who has asked so many times.
+    fn of(&self, tries: usize) -> &Semaphore {
+        if tries == 0 { &self.first } else { &self.again }
     }
 }
 
@@ -163,9 +190,24 @@ const LOOK_SECS: f64 = 1.0;
 
 const LONGEST_SECS: f64 = 3600.0;
 
-/// Outlets that are asked for their description at a time.
-const MOST_QUESTIONS: usize = 8;
+/// Outlets that are asked for their description at a time: for the first time, and again.
+const MOST_QUESTIONS: [usize; 2] = [32, 8];
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 const RETRY: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outlets_that_give_no_answer_hold_up_no_new_one() {
+        let places = Places::new();
+        let taken: Vec<_> = (1..100)
+            .filter_map(|tries| places.of(tries).try_acquire().ok())
+            .collect();
+        assert_eq!(taken.len(), 8);
+        assert!(places.of(0).try_acquire().is_ok());
+    }
+}
