@@ -638,20 +638,27 @@ impl Search {
         if now < self.silent_at {
             return;
         }
-        let silent = |found: &Found| found.relays == 0 && now > found.last_seen + forget_after_secs;
-        let lost: Vec<Vec<u8>> = self
-            .found
-            .iter()
-            .filter(|(_, found)| silent(found))
-            .map(|(uid, _)| uid.clone())
-            .collect();
+        let heard = self.last_heard();
+        let last_seen = |(uid, found): (&Vec<u8>, &Found)| match heard.get(uid.as_slice()) {
+            // Only relays told of it, and one still has it.
+            Some(heard) if !found.is_direct => found.last_seen.max(*heard),
+            _ => found.last_seen,
+        };
+        let (mut lost, mut first) = (Vec::new(), f64::INFINITY);
+        for (uid, found) in self.found.iter().filter(|(_, found)| found.relays == 0) {
+            let last_seen = last_seen((uid, found));
+            if now > last_seen + forget_after_secs {
+                lost.push((found.origin.is_none(), uid.clone()));
+            } else {
+                first = first.min(last_seen);
+            }
+        }
         self.has_forgotten |= !lost.is_empty();
-        for uid in lost {
+        // What repeats another one first, or it would be shown for a moment.
+        lost.sort_unstable();
+        for (_, uid) in lost {
             self.lose(&uid);
         }
-        let silent = self.found.values().filter(|found| found.relays == 0);
-        let last_seen = silent.map(|found| found.last_seen);
-        let first = last_seen.fold(f64::INFINITY, f64::min);
         // A moment later, as a stream may be silent for so long.
         self.silent_at = (first + forget_after_secs).next_up();
     }

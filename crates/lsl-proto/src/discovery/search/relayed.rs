@@ -1,5 +1,6 @@
 //! Streams that relays tell a search of, and outlets of relays that repeat a stream. Spec: relay §5.2.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::{Found, Goal, MAX_RESULT_BYTES, MAX_RESULTS, Received, ResolverEvent, Search, Veto};
@@ -80,8 +81,10 @@ impl Search {
     }
 
     /// Takes note that a relay does not tell of a stream any more, because it is gone (`is_gone`) or the relay is:
-    /// then it may still come back, from wherever, before it is forgotten. Returns whether the stream is lost.
+    /// then it may still come back, from wherever, before it is forgotten. So may one that an outlet of a relay still
+    /// repeats, which else would take its place for a while. Returns whether the stream is lost.
     pub fn handle_withdrawn(&mut self, relay: u32, uid: &[u8], is_gone: bool, now: f64) -> bool {
+        let is_gone = is_gone && self.repetitions_of(uid).is_empty();
         let Some(found) = self.found.get_mut(uid) else {
             return false;
         };
@@ -155,6 +158,21 @@ impl Search {
         for repeated in self.repetitions_of(uid) {
             self.push_event(ResolverEvent::Appeared(repeated));
         }
+    }
+
+    /// Returns when each of these streams last answered, or an outlet that repeats it did.
+    pub(super) fn last_heard(&self) -> HashMap<&[u8], f64> {
+        let mut heard = HashMap::new();
+        if self.offered_again == 0 {
+            return heard;
+        }
+        for found in self.found.values() {
+            if let Some(origin) = &found.origin {
+                let last = heard.entry(origin.as_slice()).or_insert(found.last_seen);
+                *last = last.max(found.last_seen);
+            }
+        }
+        heard
     }
 
     fn repetitions_of(&self, uid: &[u8]) -> Vec<StreamInfo> {

@@ -626,6 +626,28 @@ fn a_relay_that_is_gone_may_come_back_in_time() {
 }
 
 #[test]
+fn a_stream_without_a_way_is_not_replaced_by_the_outlet_that_repeats_it() {
+    let repeated = marked(&xml("r"), "a");
+    let mut search = continuous(5.0);
+    let tell = |search: &mut Search, now| {
+        search.handle_relayed(0, peer().ip(), &relayed_xml("a", "x"), true, now);
+    };
+    tell(&mut search, 100.0);
+    search.handle_reply(peer(), &repeated, 100.0);
+    assert!(!search.handle_withdrawn(0, b"a", true, 101.0));
+    for now in [104.0, 108.0, 112.0] {
+        search.handle_reply(peer(), &repeated, now);
+        assert_eq!(search.results(now)[0].uid(), "a");
+    }
+    tell(&mut search, 113.0);
+    assert!(!search.handle_withdrawn(0, b"a", true, 114.0));
+    // Its outlet ends, too.
+    assert_eq!(search.results(118.0).len(), 1);
+    assert_eq!(search.results(119.1).len(), 0);
+    assert_eq!(events(&mut search, 119.1), ["+a", "-a"]);
+}
+
+#[test]
 fn an_outlet_of_a_relay_is_not_shown_beside_its_origin() {
     let repeated = marked(&xml("r"), "a");
     let mut search = continuous(5.0);
