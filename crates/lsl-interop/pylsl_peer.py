@@ -10,12 +10,12 @@ import numpy
 import pylsl
 
 from peer import (
-    OURS,
     Failed,
     Peer,
     c,
-    declare,
+    check,
     encryption,
+    load,
     serve,
     stamp_from_hex,
     stamp_to_hex,
@@ -59,12 +59,8 @@ class PylslPeer(Peer):
     """Answers the commands that the cells use; the rest of `Peer` is not for it."""
 
     def __init__(self):
-        super().__init__(None)
-        # Objects of pylsl know their library by this; the settings of its own functions stay.
-        self.own = c.CDLL(pylsl.lib.lib._name)
-        declare(self.own, {"lsl_last_error": "s", "lsl_destroy_string": "vp"})
-        if hasattr(self.own, "lslx_is_encrypted"):
-            declare(self.own, OURS)
+        # Objects of pylsl know their library by this name; the settings of its own functions stay.
+        super().__init__(load(pylsl.lib.lib._name))
 
     def cmd_outlet(self, request):
         info = pylsl.StreamInfo(
@@ -103,7 +99,13 @@ class PylslPeer(Peer):
         infos = pylsl.resolve_bypred(request["predicate"], request["minimum"], request["timeout"])
         return {
             "infos": [
-                {"info": self.keep(info), "source_id": info.source_id().encode().hex()}
+                {
+                    "info": self.keep(info),
+                    "name": info.name(),
+                    "source_id": info.source_id().encode().hex(),
+                    "uid": info.uid(),
+                    "xml": info.as_xml(),
+                }
                 for info in infos
             ]
         }
@@ -134,13 +136,24 @@ class PylslPeer(Peer):
         return {"xml": self.inlet_call(request, "info").as_xml().encode().hex()}
 
     def cmd_time_correction(self, request):
-        return {"offset": stamp_to_hex(self.inlet_call(request, "time_correction"))}
+        offset = self.inlet_call(request, "time_correction")
+        # pylsl does not tell how uncertain it is.
+        remote, uncertainty, code = c.c_double(0), c.c_double(0), c.c_int32(0)
+        self.lib.lsl_time_correction_ex(
+            self.objects[request["inlet"]].stream.obj,
+            c.byref(remote),
+            c.byref(uncertainty),
+            request["timeout"],
+            c.byref(code),
+        )
+        check(code.value)
+        return {"offset": stamp_to_hex(offset), "uncertainty": stamp_to_hex(uncertainty.value)}
 
     def cmd_encryption(self, request):
-        return encryption(self.own, self.objects[request["inlet"]].stream.obj)
+        return encryption(self.lib, self.objects[request["inlet"]].stream.obj)
 
     def last_error(self):
-        return self.own.lsl_last_error().decode(errors="replace")
+        return self.lib.lsl_last_error().decode(errors="replace")
 
     def cmd_close(self, request):
         # pylsl frees what nobody refers to any more.

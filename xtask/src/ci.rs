@@ -29,6 +29,7 @@ const STEPS: &[Step] = &[
     ("recorder", |sh| {
         crate::recorder::run(sh, &Wishes::of(Scope::Gate))
     }),
+    ("relay", |sh| crate::relay::run(sh, None, Scope::Gate)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("msrv", crate::msrv),

@@ -28,6 +28,7 @@ mod loom;
 mod macos;
 mod models;
 mod recorder;
+mod relay;
 mod roots;
 mod systems;
 mod tidy;
@@ -67,6 +68,8 @@ Usage: cargo xtask TASK
   recorder * [PART] [--files DIR]  `lsl record`, play and xdf: killed 20 times, out of disk,
                          encrypted, played again, as tables; pyxdf and pyarrow judge (and read the
                          recordings in DIR; --all: killed 200 times)
+  relay * [FILTER]       `lsl relay` between networks in namespaces: masqueraded, in a ring, cut and
+                         killed 5 times, streams come and go 10 times (--all: 200 and 500 times)
   abi *                  the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts * [FILTER]       C and C++ programs on the library, plain and under ASan (--all: valgrind, too)
@@ -173,6 +176,8 @@ fn run() -> Result {
                 scope,
             },
         ),
+        ["relay"] => relay::run(&sh, None, scope),
+        ["relay", filter] => relay::run(&sh, Some(filter), scope),
         ["emulate"] => emulate::run(&sh),
         ["emulate", "inside"] => emulate::inside(&sh),
         ["roots"] => roots::run(&sh),

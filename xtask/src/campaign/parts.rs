@@ -69,6 +69,18 @@ pub(super) const PARTS: &[Part] = &[
         run: |sh, _| resume(sh),
     },
     Part {
+        name: "relay",
+        proves: "relays joined by links that are cut 200 times and by rings with 500 changes lose and repeat nothing",
+        paths: &[
+            "crates/lsl-core/src",
+            "crates/lsl-proto/src",
+            "crates/lsl-relay/src",
+            "crates/lsl-secure/src",
+            "crates/lsl-cli/src/commands/relay.rs",
+        ],
+        run: |sh, _| quiet(crate::relay::run(sh, None, Scope::All)),
+    },
+    Part {
         name: "systems",
         proves: "all code type-checks for Windows and macOS",
         paths: &["crates", "examples", "Cargo.lock"],

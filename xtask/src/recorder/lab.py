@@ -22,11 +22,11 @@ def expect(holds, *said):
         raise AssertionError(" ".join(str(part) for part in said))
 
 
-def until(what, holds, limit=PATIENCE):
+def until(what, holds, limit=PATIENCE, step=0.02):
     deadline = now() + limit
     while not holds():
         expect(now() < deadline, f"no {what} within {limit} s")
-        time.sleep(0.02)
+        time.sleep(step)
 
 
 class Tools:
