@@ -2,6 +2,7 @@
 //! A second Ctrl-C ends the process at once. Commands install it only when their loop starts: while
 //! they search or connect, Ctrl-C keeps its usual meaning.
 
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::failure::{Failure, Outcome};
 pub struct Stop {
     first: Cancel,
     second: Cancel,
+    /// Wakes who sleeps.
+    alarm: Arc<(Mutex<()>, Condvar)>,
 }
 
 impl Stop {
@@ -80,16 +83,23 @@ impl Stop {
     /// Ends every loop that looks at this flag.
     pub fn request(&self) {
         self.first.cancel();
+        let (lock, alarm) = &*self.alarm;
+        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+        alarm.notify_all();
     }
 
     /// Sleeps until `local_clock` reaches `deadline`. Returns false as soon as the user wants to end.
     pub fn sleep_until(&self, deadline: f64) -> bool {
+        let (lock, alarm) = &*self.alarm;
+        let mut asleep = lock.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.requested() {
             let left = deadline - local_clock();
             if left <= 0.0 {
                 return true;
             }
-            thread::sleep(Duration::from_secs_f64(left.min(LONGEST_NAP.as_secs_f64())));
+            let left = Duration::from_secs_f64(left.min(LONGEST_SLEEP_SECS));
+            let woken = alarm.wait_timeout(asleep, left);
+            asleep = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         false
     }
@@ -97,6 +107,8 @@ impl Stop {
 
 /// Longest wait of a blocking call before the flag is looked at again.
 pub const LONGEST_NAP: Duration = Duration::from_millis(50);
+/// Sleeps may be asked for that never end.
+const LONGEST_SLEEP_SECS: f64 = 3600.0;
 const SAME_WISH_SECS: f64 = 0.5;
 /// Time of a process whose window was closed.
 const LAST_MOMENTS: Duration = Duration::from_secs(3);
