@@ -81,6 +81,7 @@ pub mod relay {
     pub use crate::byte_stream::substream::{OpenSubstream, Substream};
     pub use crate::drive_outlet::duplex::Duplex;
     pub use crate::drive_outlet::origin::{Origin, StreamClock};
+    pub use crate::net::runtime::with_workers as runtime;
     pub use crate::net::select2::{Either, select2};
     pub use crate::port::dial::dial;
     pub use crate::port::handler::{Handler, Peer, Refused};

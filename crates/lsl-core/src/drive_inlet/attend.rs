@@ -186,7 +186,9 @@ impl<'a> Attendance<'a> {
                 }
             }
             if is_read || (0 < taken && taken < most) {
-                return Next::Timer(TICK);
+                // Those who left nothing keep up by themselves.
+                let keep_up = is_read && taken == 0;
+                return Next::Timer(if keep_up { CALLERS_TICK } else { TICK });
             }
             if taken > 0 {
                 return Next::Again;
@@ -259,6 +261,9 @@ fn closed() -> Error {
 
 /// The task looks that often while callers read.
 const TICK: Duration = Duration::from_millis(20);
+
+/// The same while they leave nothing behind.
+const CALLERS_TICK: Duration = Duration::from_millis(100);
 
 /// The same while a thread leads.
 const LEADER_TICK: Duration = Duration::from_millis(100);

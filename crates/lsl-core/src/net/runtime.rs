@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -29,6 +30,19 @@ pub(crate) fn handle() -> Result<Handle> {
     let built = RUNTIME.get_or_try_init(|| build().map(ProcessRuntime::new))?;
     Ok(built.handle.clone())
 }
+
+/// As [`handle`], with so many threads if there is no runtime yet: of a process that only passes samples on, those
+/// threads are the hot path.
+///
+/// # Errors
+/// As [`handle`].
+pub fn with_workers(workers: usize) -> Result<Handle> {
+    WORKERS.store(workers, Ordering::Relaxed);
+    handle()
+}
+
+/// Threads that somebody asked for; 0 if nobody did.
+static WORKERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs `task` on the process runtime.
 ///
@@ -179,11 +193,15 @@ impl Drop for ProcessRuntime {
 
 fn build() -> Result<Runtime> {
     lsl_platform::module::pin();
-    let cores = available_parallelism().map_or(1, usize::from);
-    Builder::new_multi_thread()
+    let workers = match WORKERS.load(Ordering::Relaxed) {
         // More workers only bounce samples between cores; LSL's work is a few system calls a second
         // per stream, and the hot path runs on the callers' own threads.
-        .worker_threads(if cores >= 8 { 2 } else { 1 })
+        0 if available_parallelism().is_ok_and(|cores| cores.get() >= 8) => 2,
+        0 => 1,
+        workers => workers,
+    };
+    Builder::new_multi_thread()
+        .worker_threads(workers)
         .max_blocking_threads(4)
         // Files are looked at and names looked up there; threads without work go.
         .thread_keep_alive(IDLE_THREAD_LIMIT)

@@ -151,7 +151,7 @@ impl State {
         match event {
             ClockEvent::Measure { uid, on: true } => {
                 let measuring = measure(Arc::clone(shared), uid.clone());
-                let task = AbortOnDrop(shared.runtime.spawn(measuring).abort_handle());
+                let task = AbortOnDrop(shared.tasks.spawn(measuring));
                 self.clocks.measuring.insert(uid, task);
             }
             ClockEvent::Measure { uid, on: false } => drop(self.clocks.measuring.remove(&uid)),

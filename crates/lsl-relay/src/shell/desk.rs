@@ -14,7 +14,6 @@ use crate::book::{Asker, Uid};
 use crate::hello::Refusal;
 use crate::id::RelayId;
 use crate::rules::{Reader, selects_for_peer};
-use crate::shell::clocks::AbortOnDrop;
 use crate::shell::limits::Who;
 use crate::shell::state::Shared;
 use crate::shell::totals::Why;
@@ -105,14 +104,7 @@ impl Handler for Desk {
                 let Some(query) = parse(&query) else {
                     return duplex.close(None).await;
                 };
-                // Not on the one thread of all sockets: it looks at all streams.
-                let shared = Arc::clone(&self.0);
-                let watching = self.0.runtime.spawn(async move {
-                    let asker = asker(&peer);
-                    watch::serve(&shared, query, once, (&peer, asker), duplex).await;
-                });
-                let _ends_with_the_port = AbortOnDrop(watching.abort_handle());
-                let _ = watching.await;
+                watch::serve(&self.0, query, once, (&peer, asker(&peer)), duplex).await;
             }
             PortRequest::Status => {
                 let answer = if peer.is_local() || peer.is_relay {

@@ -48,7 +48,7 @@ pub(super) async fn search(shared: Arc<Shared>, face: FaceId) {
                 let key = (face, uid.clone());
                 shared.act(|state, _| state.found.insert(key, info.clone()));
                 let question = ask(Arc::clone(&shared), face, info, Arc::clone(&places));
-                let task = AbortOnDrop(tokio::spawn(question).abort_handle());
+                let task = AbortOnDrop(shared.tasks.spawn(question));
                 // Not two at a time: the one before asks where it was.
                 asking.insert(uid, task);
             }
@@ -126,7 +126,7 @@ pub(super) fn ask_again(shared: &Arc<Shared>, state: &State, face: FaceId, uid: 
     if let Some(info) = state.found.get(&(face, uid.clone())) {
         let places = Arc::new(Places::new());
         let asking = ask(Arc::clone(shared), face, info.clone(), places);
-        shared.runtime.spawn(asking);
+        shared.tasks.spawn(asking);
     }
 }
 

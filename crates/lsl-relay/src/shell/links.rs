@@ -65,7 +65,7 @@ pub(super) async fn accept(shared: &Arc<Shared>, headers: &[u8], peer: Peer, mut
         }
         Ok(id) => {
             let shared_too = Arc::clone(shared);
-            shared.runtime.spawn(async move {
+            shared.tasks.spawn(async move {
                 // Without an answer the end comes soon.
                 let _ = duplex.write_all(&own.reply()).await;
                 let peer = through(hello.id, peer);
@@ -107,7 +107,7 @@ async fn connect(shared: Arc<Shared>, id: LinkId, address: String) {
                 state.connections.insert(id, connection);
                 state.links.replied(id, &hello, now);
                 let (shared_too, peer) = (Arc::clone(&shared), through(hello.id, peer));
-                shared.runtime.spawn(async move {
+                shared.tasks.spawn(async move {
                     run(shared_too, (id, link), peer, duplex, &early).await;
                 });
             }
@@ -264,7 +264,7 @@ pub(super) fn ask_again(shared: &Arc<Shared>, state: &State, relay: RelayId, uid
         return;
     };
     let shared_too = Arc::clone(shared);
-    shared.runtime.spawn(async move {
+    shared.tasks.spawn(async move {
         let info = read_document(&link, &uid).await;
         shared_too.act(|state, now| state.book.announced_again(relay, &uid, info, now));
     });
@@ -309,7 +309,7 @@ impl State {
                 ref address,
             } => {
                 let dialling = connect(Arc::clone(shared), id, address.clone());
-                let task = AbortOnDrop(shared.runtime.spawn(dialling).abort_handle());
+                let task = AbortOnDrop(shared.tasks.spawn(dialling));
                 self.dialling.insert(id, task);
             }
             LinkEvent::Up { link: id, peer, .. } => {
@@ -321,7 +321,7 @@ impl State {
                     self.clocks.machine.link_down(peer);
                     let (link, anew) = (connection.link.clone(), Arc::clone(&connection.anew));
                     let watching = watch(Arc::clone(shared), (id, peer), link, anew);
-                    shared.runtime.spawn(watching);
+                    shared.tasks.spawn(watching);
                 }
             }
             LinkEvent::Close { link, code } => {
@@ -432,5 +432,5 @@ impl State {
 /// Time in seconds after which a directory that ended is read again, the first time; it doubles four times.
 const REWATCH_SECS: f64 = 0.5;
 
-/// Bytes that a peer may send on a substream before it gets more credit.
-pub(super) const WINDOW: u32 = 65_536;
+/// Bytes that a peer may send on a substream before it gets more credit: what one fast stream has on its way.
+pub(super) const WINDOW: u32 = 512 * 1024;

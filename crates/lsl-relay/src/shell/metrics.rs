@@ -22,12 +22,12 @@ pub(super) fn start(
 ) -> Result<SocketAddr> {
     let (listener, address) = http::listen(address)?;
     let is_local = address.ip().to_canonical().is_loopback();
-    let shared = Arc::clone(shared);
-    tokio::spawn(http::serve(listener, move |request| {
+    let asked = Arc::clone(shared);
+    shared.tasks.spawn(http::serve(listener, move |request| {
         if is_local && !request.is_for_address() {
             return Response::refusal(Status::Forbidden);
         }
-        answer(&shared, request, with_names)
+        answer(&asked, request, with_names)
     }));
     Ok(address)
 }

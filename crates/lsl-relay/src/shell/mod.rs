@@ -10,22 +10,24 @@ mod link;
 mod links;
 mod metrics;
 mod offers;
+mod pace;
 mod reload;
 mod source;
 mod state;
 mod status;
+mod tasks;
 mod totals;
 mod visit;
 mod watch;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_core::config::{Bind, Config as LslConfig};
-use lsl_core::relay::{Port, PortOptions};
+use lsl_core::relay::{Port, PortOptions, runtime};
 use lsl_core::{Context, Error, Result, local_clock};
-use tokio::runtime::Runtime;
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::book::{Book, FaceId};
@@ -36,6 +38,7 @@ pub use visit::{Linked, Visit, VisitError};
 
 use desk::Desk;
 use state::{Shared, State};
+use tasks::Tasks;
 
 /// A relay that runs until it is dropped: it looks for streams, and gives them to whoever may read them at its port.
 #[derive(Debug)]
@@ -45,8 +48,6 @@ pub struct Relay {
     config: Config,
     addresses: Vec<SocketAddr>,
     metrics: Option<SocketAddr>,
-    /// Taken by the end.
-    runtime: Option<Runtime>,
 }
 
 impl Relay {
@@ -85,12 +86,8 @@ impl Relay {
     ) -> Result<Self> {
         let id = identity(context)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(cores.min(MOST_WORKERS))
-            .thread_name("lsl-relay")
-            .enable_all()
-            .build()
-            .map_err(|source| Error::io("no threads for the relay", source))?;
+        // That of the sockets: another one would have threads wake each other several times per sample.
+        let tasks = Tasks::on(runtime(cores.min(MOST_WORKERS))?);
         let links = Links::new(id, config.limits.links, seed()?);
         let mut book = Book::new(id, reload::settings(config, faces.len()));
         book.set_wave_secs(faces.iter().map(faces::wave_secs).fold(0.0, f64::max));
@@ -100,7 +97,7 @@ impl Relay {
             (id, name.to_owned()),
             (book, links),
             config.limits.streams,
-            (runtime.handle().clone(), changes.clone()),
+            (tasks, changes.clone()),
         ));
         reload::follow_trust(&shared, &mut None);
         let options = PortOptions {
@@ -113,25 +110,27 @@ impl Relay {
         let port = Port::open(context, &options, Desk(Arc::clone(&shared)))?;
         let addresses = port.addresses().to_vec();
         let metrics = config.metrics.map(|address| {
-            let _runtime = runtime.enter();
+            let _runtime = shared.tasks.enter();
             let started = metrics::start(&shared, address, config.metrics_labels);
             started.map_err(|error| Error::Config(format!("[metrics] {error}")))
         });
         let metrics = metrics.transpose()?;
         shared.set_port(Some(Arc::new(port)));
         audit::insecure(context, &options.insecure);
+        let tasks = &shared.tasks;
         for face in (0..shared.faces.len()).map(FaceId) {
-            runtime.spawn(faces::search(Arc::clone(&shared), face));
+            tasks.spawn(faces::search(Arc::clone(&shared), face));
         }
-        runtime.spawn(offers::keep(Arc::clone(&shared), changes, changed));
-        runtime.spawn(drive(Arc::clone(&shared)));
+        tasks.spawn(offers::keep(Arc::clone(&shared), changes, changed));
+        tasks.spawn(drive(Arc::clone(&shared)));
+        let shared_too = Arc::clone(&shared);
+        tasks.spawn(async move { shared_too.pace.keep().await });
         shared.act(|state, now| state.links.set_targets(&config.connect, now));
         Ok(Self {
             shared,
             config: config.clone(),
             addresses,
             metrics,
-            runtime: Some(runtime),
         })
     }
 
@@ -164,9 +163,10 @@ impl Drop for Relay {
             std::thread::sleep(LOOK_AT_END);
         }
         drop(self.shared.set_port(None));
-        if let Some(runtime) = self.runtime.take() {
-            // Whatever waits there waits for others.
-            runtime.shutdown_timeout(END_LIMIT);
+        self.shared.tasks.end();
+        let until = local_clock() + END_LIMIT.as_secs_f64();
+        while local_clock() < until && !self.shared.tasks.are_over() {
+            std::thread::sleep(LOOK_AT_END);
         }
         // Whoever still holds the state for a moment holds no outlet open.
         let flows = self.shared.act(|state, _| std::mem::take(&mut state.flows));
@@ -221,17 +221,22 @@ fn seed() -> Result<u32> {
 async fn drive(shared: Arc<Shared>) {
     let mut looked_at = local_clock();
     let mut trust = None;
+    let mut read = 0;
     loop {
         let due = shared.due().unwrap_or(f64::INFINITY) - local_clock();
         let wait = Duration::from_secs_f64(due.clamp(0.0, LOOK_SECS));
         let _ = tokio::time::timeout(wait, shared.changed.notified()).await;
         let now = local_clock();
         if now - looked_at >= LOOK_SECS {
-            looked_at = now;
+            let before = read;
+            read = shared.totals.came.received.load(Ordering::Relaxed);
             shared.act(|state, now| {
                 state.count_readers(now);
                 state.clocks.renew(now);
             });
+            let samples = u32::try_from(read.saturating_sub(before)).unwrap_or(u32::MAX);
+            shared.pace.set(f64::from(samples) / (now - looked_at));
+            looked_at = now;
             reload::follow_trust(&shared, &mut trust);
             reload::end_feeds(&shared);
         }

@@ -14,6 +14,7 @@ use lsl_core::{
 use tokio::sync::Mutex;
 
 use crate::book::{Uid, Way};
+use crate::shell::pace::Gain;
 use crate::shell::state::{Numbers, Shared, State, name_of};
 
 /// One attempt to read a stream.
@@ -84,16 +85,26 @@ async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<Infallible> 
             state.book.feed_up(uid, *way, now);
         }
     });
+    let mut gain = Gain::of(inlet.info().nominal_srate());
     let mut run = Run::default();
     let mut received = 0;
     loop {
-        if inlet
-            .pull_run(MOST_SAMPLES, &mut run, Timeout::Forever)
-            .await?
-        {
+        // A backlog is read on at once.
+        let is_turn =
+            gain.is_hoped_for() && run.values.len() < BACKLOG_BYTES && shared.pace.turn(*way).await;
+        let wait = if is_turn {
+            Timeout::After(Duration::ZERO)
+        } else {
+            Timeout::Forever
+        };
+        let has_come = inlet.pull_run(MOST_SAMPLES, &mut run, wait).await?;
+        if has_come {
             let came = local_clock();
             target.push(&run, &mut received, &shared.totals.came)?;
             shared.totals.hop.note(local_clock() - came);
+        }
+        if is_turn {
+            gain.note(has_come && run.values.len() < BACKLOG_BYTES);
         }
         // A backlog must not keep this thread, nor an end, waiting.
         tokio::task::consume_budget().await;
@@ -198,5 +209,8 @@ const RETAINED: Retain = Retain {
 
 /// Samples that are passed on at a time.
 const MOST_SAMPLES: usize = 4096;
+
+/// Bytes of a run of which more may be expected at once.
+const BACKLOG_BYTES: usize = 64 * 1024;
 
 const OPEN_LIMIT: Duration = Duration::from_secs(10);

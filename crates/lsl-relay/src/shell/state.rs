@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use lsl_core::relay::Port;
 use lsl_core::{Context, Generation, Inlet, Outlet, Position, StreamInfo, local_clock};
 use lsl_proto::limits::TokenBucket;
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
@@ -20,7 +19,9 @@ use crate::shell::faces;
 use crate::shell::limits::Limits;
 use crate::shell::links::{self, Connection};
 use crate::shell::offers::Change;
+use crate::shell::pace::Pace;
 use crate::shell::source::{self, Attempt};
+use crate::shell::tasks::Tasks;
 use crate::shell::totals::{Totals, Why};
 use crate::shell::watch::{News, Outbox};
 
@@ -31,7 +32,8 @@ pub(super) struct Shared {
     pub(super) context: Context,
     /// Contexts of the faces, by their numbers.
     pub(super) faces: Vec<Context>,
-    pub(super) runtime: Handle,
+    pub(super) tasks: Tasks,
+    pub(super) pace: Pace,
     pub(super) started: f64,
     /// Substreams that the relay of a link may have open.
     pub(super) substreams: AtomicU32,
@@ -109,7 +111,7 @@ impl Shared {
         (id, name): (RelayId, String),
         (book, links): (Book, Links),
         substreams: u32,
-        (runtime, offers): (Handle, UnboundedSender<Change>),
+        (tasks, offers): (Tasks, UnboundedSender<Change>),
     ) -> Self {
         let changed = Arc::new(Notify::new());
         Self {
@@ -117,7 +119,8 @@ impl Shared {
             name,
             context,
             faces,
-            runtime,
+            tasks,
+            pace: Pace::default(),
             started: local_clock(),
             substreams: substreams.into(),
             totals: Totals::default(),
@@ -228,10 +231,9 @@ impl State {
                 let flow = self.flow(&uid);
                 let turn = Arc::clone(&flow.turn);
                 let attempt = Attempt { uid, way, number };
-                let task = shared
-                    .runtime
-                    .spawn(source::read(Arc::clone(shared), attempt, turn));
-                flow.reading = Some((number, AbortOnDrop(task.abort_handle())));
+                let reading = source::read(Arc::clone(shared), attempt, turn);
+                let task = shared.tasks.spawn(reading);
+                flow.reading = Some((number, AbortOnDrop(task)));
             }
             BookEvent::Unsubscribe(uid) => return self.end_flow(&uid, shared),
             BookEvent::Gone { uid, .. } => {
