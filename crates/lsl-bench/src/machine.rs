@@ -8,17 +8,22 @@ use lsl_platform::process::hostname;
 
 use super::result::Machine;
 
+/// Reads the load of 1, 5 and 15 minutes; zeros where the system does not tell.
+pub(super) fn load() -> [f64; 3] {
+    let mut load = [0.0; 3];
+    let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    for (slot, text) in load.iter_mut().zip(loads.split_whitespace()) {
+        *slot = text.parse().unwrap_or(0.0);
+    }
+    load
+}
+
 impl Machine {
     /// Reads the properties of this machine at this moment.
     pub(super) fn here() -> Self {
         let read = |path: &str| fs::read_to_string(path).ok();
         let cpus = read("/proc/cpuinfo").unwrap_or_default();
         let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-        let mut load = [0.0; 3];
-        let loads = read("/proc/loadavg").unwrap_or_default();
-        for (slot, text) in load.iter_mut().zip(loads.split_whitespace()) {
-            *slot = text.parse().unwrap_or(0.0);
-        }
         Self {
             started: rfc3339(utc_now()),
             host: String::from_utf8_lossy(&hostname()).into_owned(),
@@ -26,7 +31,7 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: kernel(read("/proc/sys/kernel/osrelease").as_deref()),
             governor: governor.map(|text| text.trim().to_owned()),
-            load,
+            load: load(),
             version: env!("CARGO_PKG_VERSION").into(),
         }
     }

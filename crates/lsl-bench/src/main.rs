@@ -30,6 +30,7 @@ mod output;
 mod process_usage;
 mod raw;
 mod record;
+mod relay;
 mod report;
 mod result;
 mod rotation;
@@ -87,6 +88,8 @@ enum BenchCommand {
     Atrest(atrest::Atrest),
     /// Recording many fast streams without a gap
     Record(record::Record),
+    /// What relays add to latency, take and keep up with
+    Relay(relay::Relay),
     /// How soon all of many streams are found
     Discovery(discovery::Discovery),
     /// Threads, memory and descriptors of many streams
@@ -134,6 +137,7 @@ impl Cli {
             BenchCommand::Aead(action) => action.run(),
             BenchCommand::Atrest(action) => action.run(),
             BenchCommand::Record(action) => action.run(),
+            BenchCommand::Relay(action) => action.run(),
             BenchCommand::Discovery(action) => action.run(),
             BenchCommand::Scale(action) => action.run(),
             BenchCommand::Net(action) => action.run(&self.globals),

@@ -382,3 +382,21 @@ fn a_recording_of_many_streams_is_proved_sample_by_sample() {
         }));
     }
 }
+
+#[test]
+fn relays_pass_everything_on_and_say_what_it_took() {
+    let lab = Lab::new();
+    let arguments = "relay --what few,link,appear --streams 20 --seconds 1";
+    let results = results(&lab, arguments);
+    let all = measured(&results, "lsl relay");
+    let [few, link, appear] = all[..] else {
+        panic!("{results}");
+    };
+    for of in [few, link] {
+        assert!(of["received"].as_u64() > Some(0), "{of}");
+        assert_eq!(of["received"], of["expected"], "{of}");
+        assert!(number(of, "near_rss_mib") > 1.0 && number(of, "far_cores") >= 0.0);
+    }
+    assert!(number(few, "arrival_p95_ms") > 0.0 && number(link, "link_mb_per_s") > 0.0);
+    assert!(number(appear, "appear_max_s") > 0.0);
+}
