@@ -14,8 +14,8 @@ RATE = 1000
 
 
 def kills(stage):
-    """Our library on both ends: while samples flow, connections are reset, the network is silent, and the far
-    relay is killed."""
+    """Our library on both ends: while samples flow, connections are reset, the network is silent, and relays
+    are killed."""
     count, seconds = (200, 600.0) if IS_LONG else (5, 10.0)
     hub, dev, router, edge, lab = sites(stage)
     far = hub.relay()
@@ -26,7 +26,7 @@ def kills(stage):
     recorders = [(machine.home / "kills.xdf", record(machine, "kills.xdf")) for machine in (edge, lab)]
     until("flow", lambda: flows(edge))
     began = now()
-    done = dict.fromkeys(["reset", "silence", "kill of the far relay"], 0)
+    done = dict.fromkeys(["reset", "silence", "kill of the far relay", "kill of the near relay"], 0)
     told = []
     for moment in sorted(random.uniform(0.0, seconds) for _ in range(count)):
         time.sleep(max(0.0, began + moment - now()))
