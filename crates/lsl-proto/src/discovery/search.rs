@@ -610,7 +610,12 @@ impl Search {
     }
 
     fn on_refreshed(&mut self, changed: Option<StreamInfo>) -> Received {
-        let Some(info) = changed else {
+        // Nobody was told of one that is not shown.
+        let is_shown = |info: &StreamInfo| {
+            let found = self.found.get(info.uid_bytes());
+            found.is_some_and(|found| self.is_shown(found))
+        };
+        let Some(info) = changed.filter(is_shown) else {
             return Received::Refreshed;
         };
         self.push_event(ResolverEvent::Changed(info));

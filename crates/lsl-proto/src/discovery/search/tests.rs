@@ -662,6 +662,9 @@ fn an_outlet_of_a_relay_is_not_shown_beside_its_origin() {
         (1, "a".into())
     );
     assert_eq!(events(&mut search, 101.0), ["+a", "-r"]);
+    // Its other address is no news of a stream that is not shown.
+    search.handle_reply(peer_v6(3), &repeated, 101.0);
+    assert_eq!(events(&mut search, 101.0), [""; 0]);
     search.handle_reply(peer(), &repeated, 105.0);
     assert_eq!(events(&mut search, 106.5), ["-a", "+r"]);
     assert_eq!(search.results(106.5)[0].uid(), "r");
