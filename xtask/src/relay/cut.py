@@ -69,7 +69,7 @@ def kills(stage):
 
 def record(machine, name):
     """Starts to record stream Amp."""
-    words = ["-o", machine.home / name, "--timeout", "30", "--require", "Amp", "--only-now"]
+    words = ["-o", machine.home / name, "--timeout", "30", "--require", "Amp"]
     return machine.start("record", *words)
 
 

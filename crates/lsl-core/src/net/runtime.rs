@@ -31,11 +31,11 @@ pub(crate) fn handle() -> Result<Handle> {
     Ok(built.handle.clone())
 }
 
-/// As [`handle`], with so many threads if there is no runtime yet: of a process that only passes samples on, those
-/// threads are the hot path.
+/// Returns the runtime of the process, built with so many threads if there is none yet: of a process that only passes
+/// samples on, those threads are the hot path.
 ///
 /// # Errors
-/// As [`handle`].
+/// If it cannot be built.
 pub fn with_workers(workers: usize) -> Result<Handle> {
     WORKERS.store(workers, Ordering::Relaxed);
     handle()

@@ -76,7 +76,7 @@ pub enum BookEvent {
         why: Refusal,
     },
     /// Ask again for a stream that was not taken over: there may be room now. What a link says then is for
-    /// [`Book::announced_again`].
+    /// [`announced_again`](super::Book::announced_again).
     Ask {
         /// Origin of the stream.
         uid: Uid,

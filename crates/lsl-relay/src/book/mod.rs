@@ -386,7 +386,7 @@ impl Book {
         self.wakes.first().map(|(at, _)| f64::from_bits(*at))
     }
 
-    /// Reviews the streams whose time has come, [`MOST_REVIEWS`] of them at the most: others wait for the directory.
+    /// Reviews the streams whose time has come, 64 of them at the most: others wait for the directory.
     pub fn handle_timeout(&mut self, now: f64) {
         for _ in 0..MOST_REVIEWS {
             let due = self
