@@ -44,6 +44,7 @@ fn tell(name: &std::ffi::OsStr, state: ServiceState) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "systems differ")]
 fn tell(_name: &std::ffi::OsStr, _state: ServiceState) -> io::Result<()> {
     Ok(())
 }

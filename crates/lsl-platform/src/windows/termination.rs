@@ -36,7 +36,6 @@ pub fn catch(on_request: impl FnMut(Request) + Send + 'static) -> io::Result<()>
 ///
 /// # Errors
 /// None.
-#[expect(clippy::unnecessary_wraps, reason = "systems differ")]
 pub fn catch_hangup() -> io::Result<()> {
     Ok(())
 }
