@@ -10,6 +10,9 @@ pub const MAX_DOCUMENT: usize = 1 << 20;
 
 const ELEMENT: &str = "lsl_relay";
 
+/// Attribute of a description that was left out.
+const OMITTED: &str = "omitted";
+
 /// Origin of a document that came through relays, and the way it took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
@@ -52,9 +55,39 @@ pub fn bare(mut info: StreamInfo) -> StreamInfo {
     info
 }
 
-/// Writes a bare document for others: no addresses and ports, and the path last. A description that makes it
-/// longer than [`MAX_DOCUMENT`] is left out, and its absence told.
+/// Whether the description of a document was left out by [`write`].
+pub fn is_cut(info: &StreamInfo) -> bool {
+    let document = info.document();
+    let desc = document
+        .child(document.root(), "info")
+        .and_then(|root| document.child(root, "desc"))
+        .and_then(|desc| ElementRef::new(document, desc));
+    desc.is_some_and(|desc| (desc.attributes().iter()).any(|it| it.name == OMITTED.as_bytes()))
+}
+
+/// Writes a document for directories, as [`write_whole`] does; but a description that makes it longer than
+/// [`MAX_DOCUMENT`] is left out, and its absence told.
 pub fn write(info: &StreamInfo, path: &[RelayId]) -> Vec<u8> {
+    let whole = write_whole(info, path);
+    if whole.len() <= MAX_DOCUMENT {
+        return whole;
+    }
+    let mut info = info.clone();
+    let document = info.document_mut();
+    let Some(id) = document.child(document.root(), "info") else {
+        return Vec::new();
+    };
+    while let Some(desc) = document.child(id, "desc") {
+        document.remove(desc);
+    }
+    if let Some(desc) = document.append_element(id, "desc") {
+        document.append_attribute(desc, attribute(OMITTED, b"1"));
+    }
+    write_whole(&info, path)
+}
+
+/// Writes a bare document for others: no addresses and ports, and the path last.
+pub fn write_whole(info: &StreamInfo, path: &[RelayId]) -> Vec<u8> {
     let mut info = info.clone();
     let uid = info.uid_bytes().to_vec();
     let path: Vec<String> = path.iter().map(RelayId::to_string).collect();
@@ -81,17 +114,6 @@ pub fn write(info: &StreamInfo, path: &[RelayId]) -> Vec<u8> {
         ] {
             document.append_attribute(element, attribute(name, value));
         }
-    }
-    let whole = info.to_xml();
-    if whole.len() <= MAX_DOCUMENT {
-        return whole;
-    }
-    let document = info.document_mut();
-    while let Some(desc) = document.child(id, "desc") {
-        document.remove(desc);
-    }
-    if let Some(desc) = document.append_element(id, "desc") {
-        document.append_attribute(desc, attribute("omitted", b"1"));
     }
     info.to_xml()
 }
@@ -175,5 +197,7 @@ mod tests {
             shown.contains("<lsl_relay v=\"1\" origin=\"u1\" path=\"0000000000000001\" />"),
             "{shown}"
         );
+        let cut = StreamInfo::from_xml(shown.as_bytes()).expect("an info");
+        assert!(is_cut(&cut) && !is_cut(&info("d")));
     }
 }

@@ -6,8 +6,10 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use lsl_proto::StreamInfo;
-use lsl_proto::query::{CHEAP_WORK, Query};
+use lsl_proto::query::{CHEAP_WORK, ParseError, Query};
 use lsl_secure::Fingerprint;
+
+use crate::document;
 
 pub use bounds::Bounds;
 
@@ -58,11 +60,43 @@ pub enum Readers {
     },
 }
 
+/// Predicate of a rule.
+#[derive(Debug, Clone)]
+pub struct Predicate {
+    query: Query,
+    /// Whether `desc` may change what it says: not if it only compares fields by their names.
+    reads_desc: bool,
+}
+
+impl Predicate {
+    /// Parses a predicate.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let dense: String = text.chars().filter(|it| !it.is_whitespace()).collect();
+        let beyond_fields = ["desc", "/", "*", ".", "::", "node(", "text(", "()"];
+        Ok(Self {
+            query: Query::parse(text)?,
+            reads_desc: beyond_fields.iter().any(|part| dense.contains(part)),
+        })
+    }
+
+    /// Whether it selects a stream; `None` if that is too expensive to say, or stood in a description that was left
+    /// out on the way.
+    fn is_true_of(&self, info: &StreamInfo) -> Option<bool> {
+        if self.reads_desc && document::is_cut(info) {
+            return None;
+        }
+        info.matches(&self.query).ok()
+    }
+}
+
 /// One rule. The default is what holds where no rule matches.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// Predicate on the full document; `None` matches every stream.
-    pub query: Option<Query>,
+    pub predicate: Option<Predicate>,
     /// Places it is for.
     pub from: From,
     /// Those who may read.
@@ -77,7 +111,7 @@ pub struct Rule {
 
 /// What holds where no rule matches.
 static DEFAULT: Rule = Rule {
-    query: None,
+    predicate: None,
     from: From::Anywhere,
     readers: Readers::Everybody,
     history: true,
@@ -122,7 +156,7 @@ impl Rule {
         self.reoffer && is_read
     }
 
-    /// Whether it decides about a stream; `None` if that is too expensive to say.
+    /// Whether it decides about a stream; `None` if that cannot be told.
     fn is_for(&self, info: &StreamInfo, source: Source) -> Option<bool> {
         let is_from_there = match (self.from, source) {
             (From::Anywhere, _) | (From::Local, Source::Local) | (From::Links, Source::Link(_)) => {
@@ -131,8 +165,8 @@ impl Rule {
             (From::Relay(key), Source::Link(Some(relay))) => key == relay,
             _ => false,
         };
-        match &self.query {
-            Some(query) if is_from_there => info.matches(query).ok(),
+        match &self.predicate {
+            Some(predicate) if is_from_there => predicate.is_true_of(info),
             _ => Some(is_from_there),
         }
     }
@@ -186,10 +220,10 @@ mod tests {
 
     #[test]
     fn a_description_that_is_hard_to_look_through_leads_past_no_rule() {
-        let query = Query::parse("count(//x[count(//x) > 100000]) > 0").expect("a query");
+        let predicate = Predicate::parse("count(//x[count(//x) > 100000]) > 0");
         let rules = Rules(vec![
             Rule {
-                query: Some(query),
+                predicate: Some(predicate.expect("a predicate")),
                 ..Rule::default()
             },
             Rule::default(),
@@ -206,5 +240,42 @@ mod tests {
         };
         assert!(may_read(10), "by the second rule");
         assert!(!may_read(10_000));
+    }
+
+    #[test]
+    fn a_description_that_was_left_out_leads_past_no_rule_that_reads_it() {
+        let info = |desc: &str| {
+            let info = StreamInfo::new("a", "EEG", 1, 1.0, ChannelFormat::Int8, "a");
+            let mut info = info.expect("an info");
+            info.reset_uid("u");
+            let text = String::from_utf8(info.to_xml()).expect("text");
+            let text = text.replace("<desc />", desc);
+            StreamInfo::from_xml(text.as_bytes()).expect("an info")
+        };
+        let may_read = |predicate: &str, desc: &str| {
+            let rule = Rule {
+                predicate: Some(Predicate::parse(predicate).expect(predicate)),
+                readers: Readers::Only {
+                    keys: HashSet::new(),
+                    local: false,
+                },
+                ..Rule::default()
+            };
+            let rules = Rules(vec![rule]);
+            (rules.decide(&info(desc), Source::Local)).may_read(Reader::Local)
+        };
+        let (whole, cut) = ("<desc><x>y</x></desc>", "<desc omitted=\"1\" />");
+        for reads in [
+            "desc/x='z'",
+            "//x='z'",
+            "*/x='z'",
+            "contains(string(),'z')",
+            "descendant::x='z'",
+        ] {
+            assert!(may_read(reads, whole), "{reads}");
+            assert!(!may_read(reads, cut), "{reads}");
+        }
+        let fields = "type='MEG' and starts-with(name,'b')";
+        assert!(may_read(fields, whole) && may_read(fields, cut));
     }
 }

@@ -19,7 +19,7 @@ use lsl_proto::StreamInfo;
 use lsl_proto::query::Query;
 use lsl_secure::Fingerprint;
 
-use crate::document::{Provenance, bare, write};
+use crate::document::{Provenance, bare, write, write_whole};
 use crate::id::RelayId;
 use crate::rules::{Bounds, Reader, Rule, Rules, Source, selects};
 
@@ -341,6 +341,14 @@ impl Book {
     /// Returns the document of a stream, as its origin wrote it.
     pub fn info(&self, uid: &str) -> Option<&Arc<StreamInfo>> {
         self.streams.get(uid).map(Stream::info)
+    }
+
+    /// Returns the document of a stream to those who ask for all of it, also a description that directories are not
+    /// told.
+    pub fn whole_document(&self, uid: &str) -> Option<Vec<u8>> {
+        let stream = self.streams.get(uid)?;
+        let path: Vec<_> = stream.path().iter().copied().chain([self.own]).collect();
+        Some(write_whole(stream.info(), &path))
     }
 
     /// Returns the document of a stream as others are given it, with the path and this relay last.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lsl_proto::ChannelFormat;
 
 use super::*;
-use crate::rules::{Readers, Rule};
+use crate::rules::{Predicate, Readers, Rule};
 
 mod network;
 mod rights;
@@ -415,7 +415,7 @@ fn watchers_are_told_what_they_may_know_and_changes_together() {
         local: false,
     };
     let rules = Rules(vec![Rule {
-        query: Some(Query::parse("source_id='s'").expect("a query")),
+        predicate: Predicate::parse("source_id='s'").ok(),
         readers: only,
         ..Rule::default()
     }]);

@@ -6,14 +6,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use lsl_proto::query::Query;
+use lsl_proto::query::{ParseError, Query};
 use lsl_secure::Fingerprint;
 use lsl_secure::trust::TrustList;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Config, ConfigError, DEFAULT_PORT, EngineConfig, HistoryConfig, Layout, RelayLimits};
-use crate::rules::{From, Readers, Rule, Rules};
+use crate::rules::{From, Predicate, Readers, Rule, Rules};
 
 /// Offset of a mistake, and its text.
 type Mistake = (usize, String);
@@ -253,7 +253,7 @@ impl RawRule {
         }
         let base = Rule::default();
         Ok(Rule {
-            query: query(self.query)?,
+            predicate: parse_some(self.query, Predicate::parse)?,
             from: match self.from {
                 None => From::Anywhere,
                 Some(from) => match from.get_ref().as_str() {
@@ -321,11 +321,18 @@ impl Names<'_> {
 
 /// Parses a predicate; none if it is left out or blank.
 fn query(text: Option<Spanned<String>>) -> Result<Option<Query>, Mistake> {
+    parse_some(text, |text| Query::parse(text))
+}
+
+fn parse_some<T>(
+    text: Option<Spanned<String>>,
+    parse: impl FnOnce(&str) -> Result<T, ParseError>,
+) -> Result<Option<T>, Mistake> {
     let Some(text) = text.filter(|text| !text.get_ref().trim().is_empty()) else {
         return Ok(None);
     };
-    let parsed = Query::parse(text.get_ref());
-    let wrong = |error: lsl_proto::query::ParseError| (text.span().start, error.to_string());
+    let parsed = parse(text.get_ref());
+    let wrong = |error: ParseError| (text.span().start, error.to_string());
     parsed.map(Some).map_err(wrong)
 }
 

@@ -81,7 +81,7 @@ impl Handler for Desk {
     fn fullinfo(&self, uid: &[u8], peer: &Peer) -> Option<Vec<u8>> {
         let uid = text(uid)?;
         self.admit(uid, peer)?;
-        self.0.look(|state| state.book.document(uid))
+        self.0.look(|state| state.book.whole_document(uid))
     }
 
     fn clock(&self, uid: &[u8], peer: &Peer) -> Option<Arc<StreamClock>> {

@@ -18,7 +18,7 @@ fn key(device: u64) -> Fingerprint {
 /// Rules that let some devices read the streams of each tenth.
 fn rules(keys: &[Fingerprint], dice: &mut Dice) -> Rules {
     let rule = |tenth| Rule {
-        query: Query::parse(format!("source_id mod 10 = {tenth}")).ok(),
+        predicate: Predicate::parse(&format!("source_id mod 10 = {tenth}")).ok(),
         readers: Readers::Only {
             keys: keys
                 .iter()
@@ -171,7 +171,7 @@ fn a_key_that_is_bound_to_streams_knows_of_no_others() {
 #[test]
 fn a_document_that_changes_may_end_the_right_to_read() {
     let rules = Rules(vec![Rule {
-        query: Query::parse("desc/kind='private'").ok(),
+        predicate: Predicate::parse("desc/kind='private'").ok(),
         readers: Readers::Only {
             keys: std::collections::HashSet::new(),
             local: false,
