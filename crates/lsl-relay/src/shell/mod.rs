@@ -20,7 +20,7 @@ mod totals;
 mod visit;
 mod watch;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -189,8 +189,8 @@ fn own_context(context: &Context) -> Result<Context> {
 
 /// Returns the context of what is reached from an address of this machine.
 fn face(context: &Context, address: IpAddr) -> Result<Context> {
-    // Later is too late to say so.
-    UdpSocket::bind((address, 0))
+    // Later is too late to say so. Wine binds UDP sockets to any address.
+    TcpListener::bind((address, 0))
         .map_err(|source| Error::io(format!("{address} is no address of this machine"), source))?;
     let mut config = context.config().clone();
     config.set_bind(Bind::Address(address));
