@@ -334,7 +334,12 @@ impl<H: Handler> Face<H> {
         let bytes = match request {
             Request::ShortInfo { query } => handler.shortinfo(&query, &peer),
             Request::Port(PortRequest::FullInfo { uid }) => {
-                (handler.fullinfo(&uid, &peer)).unwrap_or_else(|| self.refused(Refusal::NotFound))
+                // Held until it is sent. Nobody closes them.
+                let _place = peer.documents.acquire().await;
+                let found = handler.fullinfo(&uid, &peer);
+                let bytes = found.unwrap_or_else(|| self.refused(Refusal::NotFound));
+                connection.finish(&bytes).await?;
+                return Ok(Next::Done);
             }
             Request::Port(PortRequest::TimeKeys { uid })
                 if peer.trusted.is_some() || peer.link.is_some() =>

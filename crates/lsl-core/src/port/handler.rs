@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lsl_proto::wire::request::PortRequest;
 use lsl_proto::wire::sequence::ReplayFrom;
 use lsl_secure::{Cause, PublicKey, Security};
+use tokio::sync::Semaphore;
 
 #[cfg(doc)]
 use super::{Port, offer::Offer};
@@ -69,6 +70,9 @@ pub struct Peer {
     pub link: Option<u64>,
     /// Whether it may link with this relay: by its role in the trust file, or as a program on this machine.
     pub is_relay: bool,
+    /// Places for answers that are whole documents. Clones share them, as substreams of a link do, each of which may
+    /// leave its answer unread.
+    pub(crate) documents: Arc<Semaphore>,
 }
 
 /// Reason for which a stream is not served.
@@ -95,7 +99,20 @@ impl Peer {
                 Some(key) => may_link(security, key),
                 None => is_loopback(&link.peer),
             },
+            documents: Arc::new(Semaphore::new(MOST_DOCUMENTS)),
         })
+    }
+
+    /// Returns a peer at this address that has proved nothing.
+    pub fn unknown(address: SocketAddr) -> Self {
+        Self {
+            address,
+            local: address,
+            trusted: None,
+            link: None,
+            is_relay: false,
+            documents: Arc::new(Semaphore::new(MOST_DOCUMENTS)),
+        }
     }
 
     /// Whether it is a program on this machine that reads in plaintext.
@@ -107,3 +124,6 @@ impl Peer {
 pub(crate) fn is_loopback(address: &SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
+
+/// Whole documents on their way to one peer at a time.
+const MOST_DOCUMENTS: usize = 2;

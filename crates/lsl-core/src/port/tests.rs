@@ -1,6 +1,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Shutdown};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lsl_proto::config::Config;
@@ -124,6 +125,8 @@ struct Relay {
     outlet: Arc<Outlet>,
     clock: Arc<StreamClock>,
     asked: Mutex<Vec<Option<u64>>>,
+    /// Documents that were asked for.
+    documents: AtomicUsize,
 }
 
 impl Relay {
@@ -151,6 +154,7 @@ impl Relay {
             outlet: Arc::new(outlet.relayed(origin).unwrap()),
             clock,
             asked: Mutex::default(),
+            documents: AtomicUsize::new(0),
         })
     }
 
@@ -180,8 +184,12 @@ impl Handler for Arc<Relay> {
         format!("{:?} {}", peer.link, query.escape_ascii()).into_bytes()
     }
 
-    fn fullinfo(&self, _: &[u8], _: &Peer) -> Option<Vec<u8>> {
-        Some(self.outlet.info().to_xml())
+    fn fullinfo(&self, uid: &[u8], _: &Peer) -> Option<Vec<u8>> {
+        self.documents.fetch_add(1, Ordering::Relaxed);
+        Some(match uid {
+            b"large" => vec![b'x'; 2 * pipe::CAPACITY],
+            _ => self.outlet.info().to_xml(),
+        })
     }
 
     fn clock(&self, _: &[u8], _: &Peer) -> Option<Arc<StreamClock>> {
@@ -220,11 +228,10 @@ impl Link {
         Arc::new(Self {
             port: Port::open(context, &options, Arc::clone(relay)).unwrap(),
             peer: Peer {
-                address,
-                local: address,
                 trusted: Some((key(), "site B".into())),
                 link: Some(5),
                 is_relay: true,
+                ..Peer::unknown(address)
             },
             opened: Mutex::default(),
         })
@@ -369,6 +376,30 @@ fn requests_through_a_link_are_answered_as_at_the_port() {
         asking.shut_down(Shutdown::Write);
         let mut stream = ByteStream::substream(asking);
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn documents_that_a_link_does_not_read_wait_for_each_other() {
+    through_link(|_, relay, link| async move {
+        let request = b"LSL:fullinfo large\r\n";
+        let unread: Vec<_> = (0..5).map(|_| link.open(request.to_vec())).collect();
+        while relay.documents.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..3 {
+            link.ask(b"LSL:shortinfo\r\nq\r\n").await;
+        }
+        assert_eq!(relay.documents.load(Ordering::Relaxed), 2);
+        for substream in unread {
+            let mut stream = ByteStream::substream(substream.unwrap());
+            let mut length = 0;
+            while let read @ 1.. = stream.read(&mut [0; 1000]).await.unwrap() {
+                length += read;
+            }
+            assert_eq!(length, 2 * pipe::CAPACITY);
+        }
+        assert_eq!(relay.documents.load(Ordering::Relaxed), 5);
     });
 }
 

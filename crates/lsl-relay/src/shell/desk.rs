@@ -199,13 +199,7 @@ mod tests {
     fn who_reads_without_a_key_from_elsewhere_is_no_program_of_this_machine() {
         let reads = |address: &str| {
             let address = address.parse().expect("an address");
-            let peer = Peer {
-                address,
-                local: address,
-                trusted: None,
-                link: None,
-                is_relay: false,
-            };
+            let peer = Peer::unknown(address);
             let local = Readers::Only {
                 keys: std::collections::HashSet::new(),
                 local: true,

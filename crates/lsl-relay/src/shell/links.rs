@@ -76,9 +76,9 @@ pub(super) async fn accept(shared: &Arc<Shared>, headers: &[u8], peer: Peer, mut
 }
 
 /// Returns the peer of a link as the one that asks on its substreams.
-fn through(id: RelayId, peer: Peer) -> Peer {
-    let link = Some(id.0);
-    Peer { link, ..peer }
+fn through(id: RelayId, mut peer: Peer) -> Peer {
+    peer.link = Some(id.0);
+    peer
 }
 
 /// Whether a peer has the identity that it says: one with a key has that of the key. Spec: relay §3.1.
