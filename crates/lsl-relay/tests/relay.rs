@@ -1,5 +1,7 @@
 //! A relay between outlets and the programs that read them, over loopback. Spec: relay §3, §5.
 
+#[path = "relay/devices.rs"]
+mod devices;
 #[path = "relay/faces.rs"]
 mod faces;
 #[path = "relay/rights.rs"]
