@@ -101,7 +101,11 @@ impl OutletShared {
         fanout.begin(Fanout::<Sender>::RETAINED, first);
         if options.retain.seconds > 0.0 && !options.synchronous {
             let share = Arc::clone(context.retained());
-            let retention = Retention::new(options.retain, share, local_clock());
+            let mut retention = Retention::new(options.retain, share, local_clock());
+            // Many read from a relay what many others push: none of them decides how much it holds.
+            if clock.is_some() {
+                retention.bound_readers();
+            }
             fanout.retain(retention, nominal_srate);
             numbers.expect_reader(Fanout::<Sender>::RETAINED);
         }

@@ -383,10 +383,12 @@ impl<T: Transmit> Fanout<T> {
         if needed >= after {
             return published;
         }
+        let bounds = self.retention.as_ref().filter(|it| it.bounds_readers());
+        let first = bounds.map_or(0, |it| log.first_within(it.most_bytes()));
         let readers = self.consumers.iter_mut();
         published.dropped = readers
             .filter(|each| each.variant == at.variant)
-            .map(|each| each.drop_oldest(log))
+            .map(|each| each.drop_oldest(log, first))
             .sum();
         if published.dropped > 0 {
             self.dropped += published.dropped;

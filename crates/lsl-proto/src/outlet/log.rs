@@ -32,6 +32,8 @@ pub struct SampleLog {
     has_let_go: bool,
     /// What is kept beyond the needs of consumers.
     retained: Option<Retained>,
+    /// Memory of all blocks in bytes.
+    stored: usize,
     /// Bytes that the last block still takes, with the offsets of the samples: none once it is closed.
     room: usize,
     /// Time from which on it takes none, so that the age of a block says something.
@@ -253,6 +255,18 @@ impl SampleLog {
         self.blocks.front().map_or(self.end, |block| block.first)
     }
 
+    /// Returns the first sample of the newest blocks that take at most so much memory, in bytes.
+    pub fn first_within(&self, most_bytes: usize) -> u64 {
+        let mut bytes = self.stored;
+        for block in &self.blocks {
+            if bytes <= most_bytes {
+                return block.first;
+            }
+            bytes -= block.size();
+        }
+        self.end
+    }
+
     /// Returns the bytes of the stored samples from one number to another.
     pub fn bytes_between(&self, from: u64, to: u64) -> usize {
         let mut bytes = 0;
@@ -277,6 +291,7 @@ impl SampleLog {
     pub fn append(&mut self, encoded: &mut Vec<u8>, ends: &mut Vec<usize>, now: f64) {
         let first = self.end;
         self.end += ends.len() as u64;
+        self.stored += encoded.len() + size_of_val(ends.as_slice());
         let (mut size, mut is_open) = (encoded.len(), now < self.closes_at);
         if let Some(retained) = &mut self.retained {
             // A large piece is a block of its own, for which it need not be copied.
@@ -314,6 +329,7 @@ impl SampleLog {
             }
             None => (first == 0).then_some(0.0),
         };
+        self.stored += BLOCK_OVERHEAD;
         let is_swapped = encoded.len() >= SWAPPED_BYTES;
         let like = last.filter(|_| !is_swapped);
         let empty = || like.map(|last| Box::new(last.empty_like()));
@@ -410,10 +426,12 @@ impl SampleLog {
             && block.end() <= kept
         {
             if let Some(block) = self.blocks.pop_front() {
+                self.stored -= block.size();
                 self.has_let_go = true;
                 self.keep(block);
             }
         }
+        debug_assert!(self.stored == 0 || !self.blocks.is_empty());
     }
 
     /// Returns the end of the range that one [`take`](Self::take) from `from` can return: whole
@@ -452,7 +470,9 @@ impl SampleLog {
             && to == block.end()
             && needed.min(self.retained.as_ref().map_or(u64::MAX, |it| it.floor)) >= to
         {
+            self.stored -= block.bytes.len();
             std::mem::swap(&mut block.bytes, out);
+            self.stored += block.bytes.len();
         } else {
             out.clear();
             self.read(from, to, |bytes| out.extend_from_slice(bytes));

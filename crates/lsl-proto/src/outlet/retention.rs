@@ -49,6 +49,8 @@ impl Share {
 pub struct Retention {
     limits: Retain,
     share: Arc<Share>,
+    /// Whether readers that lag hold no more than the limit in bytes, either.
+    bounds_readers: bool,
     created_at: f64,
     /// End of the retention, unless somebody reads.
     armed_until: Option<f64>,
@@ -63,6 +65,7 @@ impl Retention {
         let mut retention = Self {
             limits,
             share,
+            bounds_readers: false,
             created_at: now,
             armed_until: None,
             budgets: Vec::new(),
@@ -70,6 +73,16 @@ impl Retention {
         };
         retention.prolong(now);
         retention
+    }
+
+    /// Has readers that lag hold no more than may be retained in bytes, whatever they asked for. Spec: relay §8.
+    pub fn bound_readers(&mut self) {
+        self.bounds_readers = true;
+    }
+
+    #[inline]
+    pub(crate) fn bounds_readers(&self) -> bool {
+        self.bounds_readers
     }
 
     /// Returns the limits.

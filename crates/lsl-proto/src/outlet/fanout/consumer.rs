@@ -338,17 +338,19 @@ impl<T: Transmit> Consumer<T> {
         true
     }
 
-    /// Drops what is beyond the capacity; a granted consumer also has all that is retained from `floor` on.
-    pub(super) fn drop_oldest(&mut self, log: &SampleLog) -> u64 {
+    /// Drops what is beyond the capacity, and before `first`; a granted consumer also has all that is retained from
+    /// `floor` on.
+    pub(super) fn drop_oldest(&mut self, log: &SampleLog, first: u64) -> u64 {
         let capacity = self.limits.capacity as u64;
         let most = log.end().saturating_sub(self.next);
-        if self.output == Output::Ended || most <= capacity {
+        if self.output == Output::Ended || (most <= capacity && self.next >= first) {
             return 0;
         }
         let mut oldest = log.newest(capacity);
         if self.limits.is_granted {
             oldest = oldest.min(log.floor());
         }
+        oldest = oldest.max(first);
         let dropped = log.stored_between(self.next, oldest);
         if dropped == 0 {
             return 0;

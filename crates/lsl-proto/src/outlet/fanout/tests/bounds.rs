@@ -26,13 +26,17 @@ fn retaining(share: &Arc<Share>) -> Fanout<Sender> {
 
 /// Publishes samples of 1,000 bytes.
 fn publish(fanout: &mut Fanout<Sender>, samples: usize, now: f64) {
+    publish_as(RETAINED, fanout, samples, now);
+}
+
+fn publish_as(variant: Variant, fanout: &mut Fanout<Sender>, samples: usize, now: f64) {
     let mut piece = Piece {
         bytes: vec![1; 1000 * samples],
         ends: (1..=samples).map(|it| it * 1000).collect(),
     };
     let at = Position {
-        variant: RETAINED,
-        first: fanout.logs[RETAINED.index()].end(),
+        variant,
+        first: fanout.logs[variant.index()].end(),
     };
     fanout.publish(&mut piece, at, Pushthrough::Flush, Inline::Budget, now);
 }
@@ -81,6 +85,43 @@ fn outlets_retain_no_more_than_the_total_and_nothing_after_their_time() {
         publish(fanout, 1, 50.0);
     }
     assert!((7 << 20..=8 << 20).contains(&fanout.retained().0));
+}
+
+/// A stalled reader that asked for a long queue has the log of a relay grow no further.
+#[test]
+fn readers_that_lag_hold_no_more_than_may_be_retained_where_they_are_bounded() {
+    let limits = FeedLimits {
+        capacity: 1_000_000,
+        ..LAZY
+    };
+    for (variant, is_granted) in [(RETAINED, true), (RETAINED, false), (VARIANT, false)] {
+        let limits = FeedLimits {
+            is_granted,
+            ..limits
+        };
+        let held = |is_bounded: bool| {
+            let share = Arc::new(Share::new(TOTAL_BYTES));
+            let mut retention = Retention::new(LIMITS, share, 0.0);
+            if is_bounded {
+                retention.bound_readers();
+            }
+            let mut fanout = Fanout::default();
+            fanout.retain(retention, 0.0);
+            let socket = Sockets::default();
+            let sender = Sender::new(&socket);
+            fanout.join(sender, Rc::clone(&socket), variant, limits, 0..0);
+            for second in 0..300 {
+                publish_as(variant, &mut fanout, 64, f64::from(second));
+            }
+            let (_, _, progress) = fanout.consumers().next().unwrap();
+            assert_eq!(progress.dropped + progress.behind, 300 * 64);
+            fanout.logs[variant.index()].len_bytes()
+        };
+        assert_eq!(held(false), 300 * 64_000);
+        let most = LIMITS.bytes;
+        let bounded = held(true);
+        assert!((most - (256 << 10)..=most).contains(&bounded), "{bounded}");
+    }
 }
 
 fn host(number: u8) -> Host {
