@@ -3,6 +3,9 @@
 
 mod bars;
 mod load;
+mod narrow;
+mod others;
+mod peer;
 mod site;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,7 +69,10 @@ const HELP: &str = "\
 Relays run as processes, one per site; outlets and readers are threads of this program. Nothing leaves this
 machine. Sites find each other's streams through their relays alone: what is read comes by the relay of the
 other site, over the link. `hop` takes turns of the direct way, of one relay, and of two with a link, and
-gives the differences in the same turn.
+gives the differences in the same turn. `others` says how many times as late as without them the 99th
+percentile of others is, beside readers that stop (stopped), substreams without credit (no_credit), and a
+reader of the past behind a link of 1 MB/s (narrow): at the far relay (far), on the same link (link), behind
+the narrow one (slow); in pairs, medians of ten.
 
 Samples are numbered: the command fails if any is missing.
 
@@ -110,7 +116,7 @@ impl Relay {
     fn row(&self, what: What, stop: &Stop, cells: &mut Vec<(What, Cell)>) -> Outcome {
         let tenth = self.streams / 10;
         let sizes = match what {
-            What::Hop | What::Link => vec![1],
+            What::Hop | What::Link | What::Others => vec![1],
             What::Many => vec![self.streams],
             What::Few | What::Appear => vec![tenth],
             What::Idle => vec![self.streams, self.streams / 100],
@@ -136,6 +142,7 @@ impl Relay {
                     What::Idle => self.idle(streams, stop),
                     What::Link => self.link(),
                     What::Appear => self.appear(streams),
+                    What::Others => self.others(stop),
                 }?;
                 measurement.values.insert("load".into(), load()[0]);
                 let measurements = vec![measurement];
@@ -167,7 +174,7 @@ impl Relay {
         };
         let sites = self.sites(2)?;
         let near = sites.relay(0, None)?;
-        let far = sites.relay(1, Some(&near))?;
+        let far = sites.relay(1, Some(near.port))?;
         let outlets = shape.offer(&sites.program(0, None)?, "stream")?;
         let contexts = [
             sites.program(0, None)?,
@@ -206,7 +213,7 @@ impl Relay {
     fn flow(&self, shape: &Shape) -> Outcome<Measurement> {
         let sites = self.sites(2)?;
         let near = sites.relay(0, None)?;
-        let far = sites.relay(1, Some(&near))?;
+        let far = sites.relay(1, Some(near.port))?;
         let outlets = shape.offer(&sites.program(0, None)?, "stream")?;
         let reader = sites.program(2, Some(&far))?;
         let secs = f64::from(self.seconds);
@@ -224,8 +231,8 @@ impl Relay {
     fn idle(&self, streams: usize, stop: &Stop) -> Outcome<Measurement> {
         let sites = self.sites(3)?;
         let middle = sites.relay(1, None)?;
-        let near = sites.relay(0, Some(&middle))?;
-        let far = sites.relay(2, Some(&middle))?;
+        let near = sites.relay(0, Some(middle.port))?;
+        let far = sites.relay(2, Some(middle.port))?;
         let _outlets = eight_channels(streams, 1).offer(&sites.program(0, None)?, "stream")?;
         find(&sites.program(3, Some(&far))?, streams)?;
         let wait = |secs| {
@@ -240,6 +247,13 @@ impl Relay {
         Ok(measurement)
     }
 
+    /// Measures how late others are beside those who do not read.
+    fn others(&self, stop: &Stop) -> Outcome<Measurement> {
+        let secs = f64::from(self.seconds);
+        let durations = (TURNS, secs / TURNS as f64 / 2.0, secs);
+        others::measure(&self.sites(3)?, durations, stop)
+    }
+
     /// Sends as much as goes over a link.
     fn link(&self) -> Outcome<Measurement> {
         let shape = Shape {
@@ -250,7 +264,7 @@ impl Relay {
         };
         let sites = self.sites(2)?;
         let near = sites.relay(0, None)?;
-        let far = sites.relay(1, Some(&near))?;
+        let far = sites.relay(1, Some(near.port))?;
         let outlets = shape.offer(&sites.program(0, None)?, "stream")?;
         let reader = sites.program(2, Some(&far))?;
         let inlets = open(&reader, &find(&reader, 1)?)?;
@@ -297,7 +311,7 @@ impl Relay {
     fn appear(&self, streams: usize) -> Outcome<Measurement> {
         let sites = self.sites(2)?;
         let near = sites.relay(0, None)?;
-        let far = sites.relay(1, Some(&near))?;
+        let far = sites.relay(1, Some(near.port))?;
         let reader = sites.program(2, Some(&far))?;
         let selector = Selector::property("type", KIND)?;
         let resolver = ContinuousResolver::in_context(&reader, &selector, FORGET)?;

@@ -25,6 +25,8 @@ pub(super) enum What {
     Link,
     /// How soon streams appear at the other site
     Appear,
+    /// How late others are beside a reader that stops, substreams without credit, and a link of 1 MB/s
+    Others,
 }
 
 /// A metric, the most (or the least) that it may be, and digits to show.
@@ -58,6 +60,16 @@ impl What {
             ],
             Self::Link => &[("link_mb_per_s", -250.0, 0)],
             Self::Appear => &[("appear_max_s", 1.5, 2)],
+            Self::Others => &[
+                ("stopped_far_p99", 1.5, 2),
+                ("stopped_link_p99", 1.5, 2),
+                ("no_credit_far_p99", 1.5, 2),
+                ("no_credit_link_p99", 1.5, 2),
+                ("narrow_far_p99", 1.5, 2),
+                ("narrow_link_p99", 1.5, 2),
+                ("near_grows_mib", 8.0, 1),
+                ("far_grows_mib", 8.0, 1),
+            ],
         }
     }
 

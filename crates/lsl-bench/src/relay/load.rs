@@ -33,11 +33,21 @@ pub(super) struct Received {
 impl Shape {
     /// Offers the streams `name-0`, `name-1`, …
     pub(super) fn offer(&self, context: &Context, name: &str) -> Outcome<Vec<Outlet>> {
+        self.offer_as(KIND, context, name)
+    }
+
+    /// The same, of another type.
+    pub(super) fn offer_as(
+        &self,
+        kind: &str,
+        context: &Context,
+        name: &str,
+    ) -> Outcome<Vec<Outlet>> {
         let offer = |number| {
             let name = format!("{name}-{number}");
             let info = StreamInfo::new(
                 name.as_str(),
-                KIND,
+                kind,
                 self.channels,
                 self.rate,
                 ChannelFormat::Float32,
@@ -99,8 +109,13 @@ impl Shape {
 
 /// Finds so many of these streams.
 pub(super) fn find(context: &Context, streams: usize) -> Outcome<Vec<StreamInfo>> {
+    find_kind(context, KIND, streams)
+}
+
+/// The same, of another type.
+pub(super) fn find_kind(context: &Context, kind: &str, streams: usize) -> Outcome<Vec<StreamInfo>> {
     let resolver =
-        ContinuousResolver::in_context(context, &Selector::property("type", KIND)?, FORGET)?;
+        ContinuousResolver::in_context(context, &Selector::property("type", kind)?, FORGET)?;
     let found = resolver.wait_blocking(streams, FIND_LIMIT);
     if found.len() < streams {
         let text = format!("{} of {streams} streams were found", found.len());
@@ -154,7 +169,7 @@ pub(super) fn read(
     })
 }
 
-fn joined<T>(thread: ScopedJoinHandle<'_, Outcome<T>>) -> Outcome<T> {
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, Outcome<T>>) -> Outcome<T> {
     let gone = |_| Failure::Runtime("a reader failed".into());
     thread.join().map_err(gone)?
 }
@@ -288,6 +303,6 @@ const SHORTEST_SLEEP: f64 = 0.2e-3;
 /// Nothing is forgotten meanwhile.
 pub(super) const FORGET: Duration = Duration::from_mins(10);
 
-const QUIET: Duration = Duration::from_millis(500);
+pub(super) const QUIET: Duration = Duration::from_millis(500);
 const FIND_LIMIT: Duration = Duration::from_mins(1);
-const OPEN_LIMIT: Duration = Duration::from_secs(20);
+pub(super) const OPEN_LIMIT: Duration = Duration::from_secs(20);

@@ -99,8 +99,8 @@ impl Sites {
         write_private(&place.join("lsl-secure.toml"), security.as_bytes())
     }
 
-    /// Starts the relay of a site, which dials that of another one.
-    pub(super) fn relay(&self, site: usize, to: Option<&Relay>) -> Outcome<Relay> {
+    /// Starts the relay of a site, which dials the one at this port.
+    pub(super) fn relay(&self, site: usize, to: Option<u16>) -> Outcome<Relay> {
         let place = self.place(site);
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let listen = format!("127.0.0.1:{port}");
@@ -113,7 +113,7 @@ impl Sites {
             "--relay-config",
             &rules,
         ];
-        let connect = to.map(|it| format!("127.0.0.1:{}", it.port));
+        let connect = to.map(|port| format!("127.0.0.1:{port}"));
         if let Some(connect) = &connect {
             words.extend(["--connect", connect]);
         }
@@ -205,6 +205,12 @@ impl Relay {
             rss_mib: now.used.rss_mib,
             switches_per_s: now.switches.saturating_sub(then.switches) as f64 / secs,
         })
+    }
+}
+
+impl Moment {
+    pub(super) fn rss_mib(&self) -> f64 {
+        self.used.rss_mib
     }
 }
 
