@@ -70,17 +70,19 @@ pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
 /// A stream that passes through a relay is an [`Outlet`] made by `OutletBuilder::relayed`: it has uid, numbering and
 /// host name of its origin, is not announced and has no port of its own. It is fed by `Outlet::push_run` and
 /// `Outlet::lose`. A `Port` serves many of them, and hands what is no feed to a `Handler`; an `Offer` is found as an
-/// outlet of its own, and is read through one. Spec: relay §2, §3, §6.
+/// outlet of its own, and is read through one. A `Tap` reads such a stream in this process. Spec: relay §2, §3, §6.
 #[doc(hidden)]
 pub mod relay {
     pub use lsl_proto::clock::SourceClock;
     pub use lsl_proto::inlet::Run;
+    pub use lsl_proto::outlet::frames::{FrameCodec, Frames};
     pub use lsl_proto::wire::request::PortRequest;
     pub use lsl_proto::wire::sequence::ReplayFrom;
 
     pub use crate::byte_stream::substream::{OpenSubstream, Substream};
     pub use crate::drive_outlet::duplex::Duplex;
     pub use crate::drive_outlet::origin::{Origin, StreamClock};
+    pub use crate::drive_outlet::tap::Tap;
     pub use crate::net::runtime::with_workers as runtime;
     pub use crate::net::select2::{Either, select2};
     pub use crate::port::dial::dial;

@@ -18,3 +18,4 @@ mod request;
 pub(crate) mod retaining;
 mod session;
 pub(crate) mod shown;
+pub(crate) mod tap;

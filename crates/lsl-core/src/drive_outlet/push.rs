@@ -204,6 +204,9 @@ impl OutletShared {
         self.publish_all(&mut encoder, samples, Pushthrough::Flush, now, encode)?;
         encoder.stamps = room;
         encoder.trim();
+        drop(encoder);
+        // Taps that wait look again.
+        self.fanout.wake();
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 pub mod connection;
 pub mod encoder;
 pub mod fanout;
+pub mod frames;
 mod log;
 pub mod request;
 pub mod retention;

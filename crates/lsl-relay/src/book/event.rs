@@ -64,6 +64,13 @@ pub enum BookEvent {
         /// Reason of the end.
         reason: Reason,
     },
+    /// Have this stream kept, by history and engine, or no more. They are told its end by `Gone` alone.
+    Keep {
+        /// Origin of the stream.
+        uid: Uid,
+        /// Whether by which.
+        by: [bool; 2],
+    },
     /// The document of a stream is another one, and with it perhaps who may read it.
     Changed(Uid),
     /// A stream, or a way to it, was not taken over.

@@ -111,8 +111,13 @@ impl Book {
     fn read(&mut self, uid: &Uid, stream: &mut Stream, now: f64, wake: &mut Wake) {
         let rule = self.settings.rules.decide(stream.info(), stream.source);
         let [history, engine] = self.settings.keeps;
-        let is_kept = history && rule.history || engine && rule.engine;
-        let is_wanted = stream.readers > 0 || is_kept;
+        let kept = [history && rule.history, engine && rule.engine];
+        if stream.kept != kept {
+            stream.kept = kept;
+            let (uid, by) = (uid.clone(), kept);
+            self.events.push_back(BookEvent::Keep { uid, by });
+        }
+        let is_wanted = stream.readers > 0 || kept.contains(&true);
         let way = stream.way();
         if stream.session.is_none() && is_wanted && way.is_some() {
             stream.session = Some(Session {

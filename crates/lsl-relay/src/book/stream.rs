@@ -125,6 +125,8 @@ pub(super) struct Stream {
     pub(super) better: Option<(Way, f64)>,
     pub(super) session: Option<Session>,
     pub(super) readers: usize,
+    /// Whether history and engine keep it.
+    pub(super) kept: [bool; 2],
     pub(super) places: Vec<Place>,
     /// Reason for which a way was lost last.
     pub(super) ended: Reason,
@@ -153,6 +155,7 @@ impl Stream {
             better: None,
             session: None,
             readers: 0,
+            kept: [false; 2],
             places: vec![Place::default(); faces],
             ended: Reason::Lost,
             ended_at: None,

@@ -76,6 +76,7 @@ fn events(book: &mut Book) -> Vec<String> {
         BookEvent::Offer { face, uid } => format!("offer {uid} on {}", face.0),
         BookEvent::Unoffer { face, uid } => format!("close {uid} on {}", face.0),
         BookEvent::Gone { uid, reason } => format!("gone {uid} {reason:?}"),
+        BookEvent::Keep { uid, by } => format!("keep {uid} {by:?}"),
         BookEvent::Changed(uid) => format!("changed {uid}"),
         BookEvent::Ask { uid, way: it } => format!("ask {uid} by {}", way(it)),
         BookEvent::Refused { uid, why, .. } => format!("refused {uid}: {why:?}"),
@@ -138,7 +139,10 @@ fn what_rules_keep_is_read_without_readers() {
         ..settings()
     });
     book.seen(FACE, info("a"), 0.0);
-    assert_eq!(events(&mut book), ["a by face 0", "read a by face 0"]);
+    assert_eq!(
+        events(&mut book),
+        ["a by face 0", "keep a [true, false]", "read a by face 0"]
+    );
     let rules = Rules(vec![Rule {
         history: false,
         ..Rule::default()
@@ -154,7 +158,7 @@ fn what_rules_keep_is_read_without_readers() {
         2.0,
     );
     pass(&mut book, 12.0);
-    assert_eq!(events(&mut book), ["stop a"]);
+    assert_eq!(events(&mut book), ["keep a [false, false]", "stop a"]);
 }
 
 #[test]

@@ -15,6 +15,11 @@ mod reload;
 mod source;
 mod state;
 mod status;
+#[expect(
+    dead_code,
+    reason = "history and engine, which come next, read from it"
+)]
+mod tap;
 mod tasks;
 mod totals;
 mod visit;

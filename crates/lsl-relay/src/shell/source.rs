@@ -155,6 +155,7 @@ fn target(shared: &Arc<Shared>, attempt: &Attempt, first: Option<Position>) -> R
         if let Some(before) = &before {
             shared.totals.retire(before);
         }
+        state.keepers.begin(uid, &outlet);
         Some((numbers, before))
     });
     let (numbers, before) = replaced.ok_or_else(gone)?;

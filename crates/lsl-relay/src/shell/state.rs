@@ -21,6 +21,7 @@ use crate::shell::links::{self, Connection};
 use crate::shell::offers::Change;
 use crate::shell::pace::Pace;
 use crate::shell::source::{self, Attempt};
+use crate::shell::tap::{Keeper, Keepers};
 use crate::shell::tasks::Tasks;
 use crate::shell::totals::{Totals, Why};
 use crate::shell::watch::{News, Outbox};
@@ -59,6 +60,7 @@ pub(super) struct State {
     /// Where changes of what is offered go.
     offers: UnboundedSender<Change>,
     pub(super) flows: HashMap<Uid, Flow>,
+    pub(super) keepers: Keepers,
     pub(super) clocks: SourceClocks,
     /// Those who watch, with the relay of the link they came through.
     pub(super) watchers: HashMap<WatcherId, (Option<RelayId>, Arc<Outbox>)>,
@@ -135,6 +137,7 @@ impl Shared {
                 found: HashMap::new(),
                 offers,
                 flows: HashMap::new(),
+                keepers: Keepers::default(),
                 clocks: SourceClocks::new(changed),
                 watchers: HashMap::new(),
                 last_watcher: 0,
@@ -238,7 +241,17 @@ impl State {
             BookEvent::Unsubscribe(uid) => return self.end_flow(&uid, shared),
             BookEvent::Gone { uid, .. } => {
                 self.clocks.gone(&uid);
+                self.keepers.gone(&uid);
                 return self.end_flow(&uid, shared);
+            }
+            BookEvent::Keep { uid, by } => {
+                let outlet = self
+                    .flows
+                    .get(&uid)
+                    .and_then(|flow| flow.outlet.borrow().clone());
+                for (keeper, is_kept) in Keeper::ALL.into_iter().zip(by) {
+                    self.keepers.keep(keeper, &uid, is_kept, outlet.as_deref());
+                }
             }
             BookEvent::WayChanged { uid, way } => {
                 self.clocks.machine.way_changed(&uid, way, now);

@@ -7,6 +7,7 @@ use super::{ConsumerId, Fanout, Transmit};
 use crate::ByteOrder;
 use crate::limits::Host;
 use crate::outlet::encoder::Variant;
+use crate::outlet::frames::Frames;
 use crate::outlet::retention::Retention;
 use crate::wire::sample110::Restamper;
 use crate::wire::sequence::{GapReason, Generation, Position, ReplayFrom};
@@ -175,6 +176,31 @@ impl<T: Transmit> Fanout<T> {
             ReplayFrom::At(position, _) if position.next == begin => begin,
             _ => log.first_stamped(begin).min(live.edge),
         }
+    }
+
+    /// Replaces `frames` by stored samples of the retained variant: from the first one at or after `from` whose
+    /// timestamp is known, as many as fit in `most_bytes` and follow each other, at least one. Returns false, and
+    /// changes nothing, if there are none.
+    pub fn read(&self, from: u64, most_bytes: usize, frames: &mut Frames) -> bool {
+        let log = &self.logs[Self::RETAINED.index()];
+        let first = log.first_stamped(log.next_stored(from));
+        if first >= log.end() {
+            return false;
+        }
+        let end = log.reach(first, log.end(), most_bytes);
+        let Frames { bytes, .. } = frames;
+        bytes.clear();
+        log.restamped(first, bytes);
+        log.read(first + 1, end, |part| bytes.extend_from_slice(part));
+        frames.first = first;
+        frames.count = end - first;
+        true
+    }
+
+    /// Whether [`read`](Self::read) from there would find something.
+    pub fn has(&self, from: u64) -> bool {
+        let log = &self.logs[Self::RETAINED.index()];
+        from < log.end() && log.first_stamped(log.next_stored(from)) < log.end()
     }
 
     /// Lets go what was retained for long enough. For a look every some seconds.
