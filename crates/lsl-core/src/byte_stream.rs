@@ -232,6 +232,13 @@ impl Writer {
         poll_fn(|context| self.poll_flush(context, &mut flush)).await
     }
 
+    /// Notes whether what is written is of the past, which a link sends after what is live.
+    pub(crate) fn set_history(&self, is_history: bool) {
+        if let Carrier::Substream(substream) = &self.0 {
+            substream.set_history(is_history);
+        }
+    }
+
     /// Ends a direction, or both; a task that awaits the stream returns.
     pub(crate) fn shut_down(&self, how: Shutdown) {
         match &self.0 {

@@ -70,7 +70,8 @@ pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
 /// A stream that passes through a relay is an [`Outlet`] made by `OutletBuilder::relayed`: it has uid, numbering and
 /// host name of its origin, is not announced and has no port of its own. It is fed by `Outlet::push_run` and
 /// `Outlet::lose`. A `Port` serves many of them, and hands what is no feed to a `Handler`; an `Offer` is found as an
-/// outlet of its own, and is read through one. A `Tap` reads such a stream in this process. Spec: relay §2, §3, §6.
+/// outlet of its own, and is read through one. A `Tap` reads such a stream in this process; what is kept of it
+/// elsewhere, its `Past`, goes out before it. Spec: relay §2, §3, §6, §9.
 #[doc(hidden)]
 pub mod relay {
     pub use lsl_proto::clock::SourceClock;
@@ -82,6 +83,7 @@ pub mod relay {
     pub use crate::byte_stream::substream::{OpenSubstream, Substream};
     pub use crate::drive_outlet::duplex::Duplex;
     pub use crate::drive_outlet::origin::{Origin, StreamClock};
+    pub use crate::drive_outlet::past::{Past, ReadPast, ReadingPast, Served};
     pub use crate::drive_outlet::tap::Tap;
     pub use crate::net::runtime::with_workers as runtime;
     pub use crate::net::select2::{Either, select2};

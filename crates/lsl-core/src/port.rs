@@ -29,11 +29,12 @@ use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::duplex::Duplex;
 use crate::drive_outlet::identity::{Accept, Identity};
 use crate::drive_outlet::origin::StreamClock;
+use crate::drive_outlet::past::Served;
 use crate::drive_outlet::{listen, refusal};
 use crate::net::scope::Scope;
 use crate::net::sockets;
 use crate::net::{runtime, uid};
-use crate::{ChannelFormat, Context, Error, Outlet, Result, StreamInfo};
+use crate::{ChannelFormat, Context, Error, Result, StreamInfo};
 use handler::{Handler, Peer, is_loopback};
 use passing::{find, lend_keys, negotiate, unknown};
 
@@ -280,9 +281,9 @@ impl<H: Handler> Face<H> {
         match next {
             Next::Done => {}
             Next::Hold(text) => refusal::hold_open(connection, text),
-            Next::Feed(outlet, feed) => {
+            Next::Feed(Served { outlet, past }, feed) => {
                 let info = &outlet.shared.identity.info;
-                let joined = outlet.shared.join(connection, &feed, info);
+                let joined = outlet.shared.join(connection, &feed, info, past);
                 if let Err((mut connection, refusal)) = joined {
                     let refused = self.refused(refusal);
                     return connection.finish(&refused).await;
@@ -383,11 +384,11 @@ impl<H: Handler> Face<H> {
         let Shared {
             identity, handler, ..
         } = &*self.shared;
-        let outlet = match find(handler, connection, request, uid, peer).await? {
-            Ok(outlet) => outlet,
+        let served = match find(handler, connection, request, uid, peer).await? {
+            Ok(served) => served,
             Err(refusal) => return Ok(Err(self.refused(refusal))),
         };
-        let shared = &outlet.shared;
+        let shared = &served.outlet.shared;
         if let Some((key, _)) = &peer.trusted {
             let (remote, local) = (peer.address.ip(), peer.local.ip());
             let descriptor = &shared.identity.descriptor;
@@ -398,8 +399,8 @@ impl<H: Handler> Face<H> {
             }
         }
         let shown = (&shared.identity.info, &*shared.shown.shortinfo);
-        Ok(match negotiate(&outlet, shown, connection, request)? {
-            Reply::Feed(feed) => Ok(Next::Feed(outlet, feed)),
+        Ok(match negotiate(&served, shown, connection, request)? {
+            Reply::Feed(feed) => Ok(Next::Feed(served, feed)),
             Reply::Bytes(bytes) => Err(bytes),
             Reply::Refusal(refusal) => Err(self.refused(refusal)),
         })
@@ -420,7 +421,7 @@ enum Next {
     /// It lends the keys of its session, for the clock of a stream.
     TimeKeys(Arc<StreamClock>),
     /// It becomes a consumer of this stream.
-    Feed(Arc<Outlet>, Box<Feed>),
+    Feed(Served, Box<Feed>),
     /// It is for the handler to serve.
     Serve(PortRequest, Peer),
 }

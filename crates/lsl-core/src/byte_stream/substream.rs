@@ -31,6 +31,9 @@ pub trait Substream: fmt::Debug + Send + Sync + 'static {
     /// Those of [`try_write`](Self::try_write) are told there.
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
+    /// Notes whether what is written from now on gives way to what is live. Spec: relay §4.2.
+    fn set_history(&self, _is_history: bool) {}
+
     /// Ends a direction, or both; a task that awaits the substream is woken.
     fn shut_down(&self, how: Shutdown);
 

@@ -18,6 +18,7 @@ use lsl_proto::wire::sequence::{Granted, ReplayFrom};
 
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::link::{Feeding, Sender};
+use crate::drive_outlet::past::Past;
 use crate::drive_outlet::push::OutletShared;
 use crate::net::select2::{Either, select2};
 use crate::net::sync::{local_clock as clock_of_pushes, spawn};
@@ -25,7 +26,8 @@ use crate::{Error, Result, StreamInfo};
 
 impl OutletShared {
     /// Makes a connection a consumer and serves it until it leaves or the outlet closes. Whatever
-    /// is pushed after this call reaches it. `info` is that of the outlet which was asked.
+    /// is pushed after this call reaches it. `info` is that of the outlet which was asked; `past` is what is kept of
+    /// the stream elsewhere.
     ///
     /// # Errors
     /// The connection, and what its peer must be told, if there is no room.
@@ -34,6 +36,7 @@ impl OutletShared {
         mut connection: Connection,
         feed: &Feed,
         info: &StreamInfo,
+        past: Option<Past>,
     ) -> Result<(), (Box<Connection>, Refusal)> {
         let Feed {
             variant, limits, ..
@@ -42,7 +45,7 @@ impl OutletShared {
         let most = self.identity.context.config().tuning().max_consumers;
         let host = Host::from(link.peer.ip());
         let mut fanout = self.fanout.lock();
-        if fanout.is_closing() {
+        if fanout.is_closing() && past.is_none() {
             drop(fanout);
             spawn(async move { connection.close().await });
             return Ok(());
@@ -75,7 +78,7 @@ impl OutletShared {
         if !was_read {
             fanout.begin(variant, edge);
         }
-        let mut replay = edge..edge;
+        let (mut replay, mut from_past) = (edge..edge, None);
         let granted = feed.negotiated.replay_from.zip(self.generation);
         let granted = granted.map(|(from, generation)| {
             let live = Live {
@@ -86,13 +89,18 @@ impl OutletShared {
             // Its silence went on while it shook hands.
             let now = clock_of_pushes();
             let from = from.later(now - connection.begun);
-            replay = fanout.replay(&from, live, host, now);
+            let kept = past.as_ref().and_then(|past| past.first_of(&from, live));
+            let is_kept = |kept: &u64| *kept < fanout.first_of(&from, live, now);
+            from_past = kept.filter(is_kept);
+            if from_past.is_none() {
+                replay = fanout.replay(&from, live, host, now);
+            }
             self.resumed.add(u64::from(live.resumes(&from, &replay)));
             Granted {
                 generation,
-                begin: replay.start,
+                begin: from_past.unwrap_or(replay.start),
                 live: edge,
-                end: None,
+                end: fanout.is_closing().then_some(edge),
             }
         });
         let side = self.options.side(info);
@@ -111,6 +119,10 @@ impl OutletShared {
         }
         self.note_read(&fanout);
         self.consumers_seen.add(1);
+        let past = from_past.zip(past).and_then(|(next, past)| {
+            let sender = fanout.lend(id)?;
+            Some(((id, sender, next), past))
+        });
         drop(fanout);
         self.fanout.wake();
         if granted.is_some() {
@@ -121,13 +133,13 @@ impl OutletShared {
         if !self.has_flusher.swap(true, Ordering::Relaxed) {
             spawn(Arc::clone(self).run_flusher());
         }
-        spawn(Arc::clone(self).serve(id, connection));
+        spawn(Arc::clone(self).serve(id, connection, past));
         Ok(())
     }
 
     /// Returns the numbers of a feed that would begin at `from` now; `None` if the outlet grants none. Spec: resume
     /// §2.2.
-    pub(crate) fn retained(&self, from: &ReplayFrom) -> Option<Granted> {
+    pub(crate) fn retained(&self, from: &ReplayFrom, past: Option<&Past>) -> Option<Granted> {
         let generation = self.generation.filter(|_| !self.options.synchronous)?;
         let fanout = self.fanout.lock();
         let live = Live {
@@ -135,18 +147,34 @@ impl OutletShared {
             generation: &generation,
             nominal_srate: self.nominal_srate,
         };
-        (self.options.retain.seconds > 0.0).then(|| Granted {
-            generation,
-            begin: fanout.first_of(from, live, local_clock()),
-            live: live.edge,
-            end: None,
+        (self.options.retain.seconds > 0.0).then(|| {
+            let begin = fanout.first_of(from, live, local_clock());
+            let kept = past.and_then(|past| past.first_of(from, live));
+            Granted {
+                generation,
+                begin: kept.map_or(begin, |kept| kept.min(begin)),
+                live: live.edge,
+                end: fanout.is_closing().then_some(live.edge),
+            }
         })
     }
 
-    async fn serve(self: Arc<Self>, id: ConsumerId, mut connection: Connection) {
+    async fn serve(
+        self: Arc<Self>,
+        id: ConsumerId,
+        mut connection: Connection,
+        past: Option<((ConsumerId, Sender, u64), Past)>,
+    ) {
         let link = Arc::clone(connection.link());
         let host = Host::from(link.peer.ip());
-        let ended = self.attend(id, &mut connection).await;
+        let caught_up = match past {
+            Some((reader, past)) => self.serve_past(reader, past, &mut connection).await,
+            None => Ok(()),
+        };
+        let ended = match caught_up {
+            Ok(()) => self.attend(id, &mut connection).await,
+            failed => failed,
+        };
         tracing::debug!(peer = %link.peer, ?ended, "reader gone");
         let sender = loop {
             match self.remove(id, host) {
@@ -205,7 +233,7 @@ impl OutletShared {
     }
 
     /// Returns the answer to a PING in the clock of the samples, if that is known.
-    fn in_source_clock(&self, pong: Control) -> Option<Control> {
+    pub(super) fn in_source_clock(&self, pong: Control) -> Option<Control> {
         match &self.clock {
             None => Some(pong),
             Some(clock) => clock.answer(pong),

@@ -12,6 +12,7 @@ pub(crate) mod listen;
 mod loom;
 mod numbers;
 pub(crate) mod origin;
+pub(crate) mod past;
 pub(crate) mod push;
 pub(crate) mod refusal;
 mod request;

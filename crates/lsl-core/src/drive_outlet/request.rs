@@ -37,7 +37,7 @@ async fn answer(mut connection: Connection, shared: &Arc<OutletShared>) -> Resul
         Next::Hold(text) => refusal::hold_open(connection, text),
         Next::TimeKeys => shared.serve_time_keys(connection),
         Next::Feed(feed) => {
-            let joined = shared.join(connection, &feed, &shared.identity.info);
+            let joined = shared.join(connection, &feed, &shared.identity.info, None);
             if let Err((mut connection, refusal)) = joined {
                 return connection.finish(&refused(shared, refusal)).await;
             }
@@ -83,7 +83,7 @@ async fn reply(connection: &mut Connection, shared: &Arc<OutletShared>) -> Resul
     let identity = &shared.identity;
     let shortinfo =
         |query: &[u8]| (shared.shown).answer(&identity.info, identity, query, (peer, is_sealed));
-    let reply = match offer.reply(&request, shortinfo, |from| shared.retained(from))? {
+    let reply = match offer.reply(&request, shortinfo, |from| shared.retained(from, None))? {
         Reply::Feed(feed) => return Ok(Next::Feed(feed)),
         Reply::Bytes(bytes) => bytes,
         Reply::Refusal(refusal) => refused(shared, refusal),

@@ -14,13 +14,14 @@ use crate::drive_inlet::handshake::may_link;
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::duplex::Duplex;
 use crate::drive_outlet::origin::StreamClock;
-use crate::{Error, Outlet, Result};
+use crate::drive_outlet::past::Served;
+use crate::{Error, Result};
 
 /// Answers the requests that come in at a [`Port`], and those for feeds that come in at an [`Offer`]. All of it runs on the threads of this crate: what takes long is
 /// for tasks of the implementor.
 pub trait Handler: Send + Sync + 'static {
     /// Returns the outlet of a stream, once it can be read: made by [`OutletBuilder::relayed`], and held by the
-    /// implementor as long as it shall be served. `from` is where the peer wants to begin.
+    /// implementor as long as it shall be served; and what is kept of the stream elsewhere, if the peer may need it. `from` is where the peer wants to begin.
     /// Dropped where the peer leaves, or after 15 s.
     ///
     /// [`OutletBuilder::relayed`]: crate::OutletBuilder::relayed
@@ -32,7 +33,7 @@ pub trait Handler: Send + Sync + 'static {
         uid: &[u8],
         from: Option<ReplayFrom>,
         peer: &Peer,
-    ) -> impl Future<Output = Result<Arc<Outlet>, Refused>> + Send;
+    ) -> impl Future<Output = Result<Served, Refused>> + Send;
 
     /// Returns the short info of the matching stream with the smallest uid, or nothing.
     fn shortinfo(&self, query: &[u8], peer: &Peer) -> Vec<u8>;

@@ -18,12 +18,13 @@ use crate::drive_outlet::identity::{Accept, Identity};
 use crate::drive_outlet::link::Link;
 use crate::drive_outlet::listen::{Acceptors, Ports, Service};
 use crate::drive_outlet::origin::StreamClock;
+use crate::drive_outlet::past::Served;
 use crate::drive_outlet::refusal;
 use crate::drive_outlet::shown::Shown;
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::scope::Scope;
 use crate::net::uid;
-use crate::{Context, Outlet, Result, StreamInfo};
+use crate::{Context, Result, StreamInfo};
 
 /// An outlet for a stream that comes from elsewhere. Dropping it ends the feeds that it gave, as if the stream ended;
 /// others read on.
@@ -155,7 +156,7 @@ enum Next {
     /// It lends the keys of its session.
     TimeKeys,
     /// It becomes a consumer of this stream.
-    Feed(Arc<Outlet>, Box<Feed>),
+    Feed(Served, Box<Feed>),
 }
 
 impl<H: Handler> Accept for Arc<Shared<H>> {
@@ -184,7 +185,7 @@ impl<H: Handler> Accept for Arc<Shared<H>> {
                 self.scope.spawn(lend_keys(connection, clock));
                 Ok(())
             }
-            Next::Feed(outlet, feed) => self.feed(&outlet, &feed, connection).await,
+            Next::Feed(served, feed) => self.feed(served, &feed, connection).await,
         }
     }
 }
@@ -222,10 +223,10 @@ impl<H: Handler> Shared<H> {
                 let (handler, origin) = (&*self.handler, &self.origin);
                 match find(handler, connection, &request, origin, &peer).await? {
                     Err(refusal) => self.refused(refusal),
-                    Ok(outlet) => {
+                    Ok(served) => {
                         let shown = (info, &*shown.shortinfo);
-                        match negotiate(&outlet, shown, connection, &request)? {
-                            Reply::Feed(feed) => return Ok(Next::Feed(outlet, feed)),
+                        match negotiate(&served, shown, connection, &request)? {
+                            Reply::Feed(feed) => return Ok(Next::Feed(served, feed)),
                             Reply::Bytes(bytes) => bytes,
                             Reply::Refusal(refusal) => self.refused(refusal),
                         }
@@ -238,14 +239,15 @@ impl<H: Handler> Shared<H> {
         Ok(Next::Done)
     }
 
-    async fn feed(&self, outlet: &Outlet, feed: &Feed, connection: Connection) -> Result<()> {
+    async fn feed(&self, served: Served, feed: &Feed, connection: Connection) -> Result<()> {
         let link = Arc::clone(connection.link());
         {
             let mut readers = lock_ignoring_poison(&self.readers);
             readers.links.retain(|reader| reader.strong_count() > 0);
             readers.links.push(Arc::downgrade(&link));
         }
-        let joined = outlet.shared.join(connection, feed, &self.identity.info);
+        let Served { outlet, past } = served;
+        let joined = (outlet.shared).join(connection, feed, &self.identity.info, past);
         if let Err((mut connection, refusal)) = joined {
             return connection.finish(&self.refused(refusal)).await;
         }

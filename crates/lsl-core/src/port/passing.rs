@@ -12,8 +12,9 @@ use lsl_proto::wire::response::Refusal;
 use super::handler::{Handler, Peer, Refused};
 use crate::drive_outlet::connection::Connection;
 use crate::drive_outlet::origin::StreamClock;
+use crate::drive_outlet::past::Served;
 use crate::net::select2::{Either, select2};
-use crate::{Error, Outlet, Result, StreamInfo};
+use crate::{Error, Result, StreamInfo};
 
 /// Asks for the outlet of a stream as long as its peer waits; returns it, or what the peer is told instead.
 pub(super) async fn find(
@@ -22,14 +23,14 @@ pub(super) async fn find(
     request: &Request,
     uid: &[u8],
     peer: &Peer,
-) -> Result<Result<Arc<Outlet>, Refusal>> {
+) -> Result<Result<Served, Refusal>> {
     let from = match request {
         Request::StreamFeed { headers, .. } => headers.replay_from,
         _ => None,
     };
     let finding = Box::pin(handler.stream(uid, from, peer));
     match select2(finding, connection.until_gone()).await {
-        Either::First(Ok(outlet)) => Ok(Ok(outlet)),
+        Either::First(Ok(served)) => Ok(Ok(served)),
         Either::First(Err(Refused::NotFound)) => Ok(Err(Refusal::NotFound)),
         Either::First(Err(Refused::Busy)) => Ok(Err(Refusal::RelayLimit)),
         Either::Second(gone) => Err(gone),
@@ -41,7 +42,7 @@ pub(super) async fn find(
 /// # Errors
 /// [`Error::Protocol`] for what asks for no feed.
 pub(super) fn negotiate(
-    outlet: &Outlet,
+    Served { outlet, past }: &Served,
     (info, shortinfo): (&StreamInfo, &[u8]),
     connection: &Connection,
     request: &Request,
@@ -53,7 +54,11 @@ pub(super) fn negotiate(
         options: &shared.options,
         coalesces: connection.link().session().is_some() && !shared.coalesce.is_zero(),
     };
-    offer.reply(request, |_| Ok(b""), |from| shared.retained(from))
+    offer.reply(
+        request,
+        |_| Ok(b""),
+        |from| shared.retained(from, past.as_ref()),
+    )
 }
 
 /// Keeps a connection that only asks for the clock of a stream.

@@ -1,11 +1,13 @@
 use std::io;
 use std::net::{Ipv4Addr, Shutdown};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lsl_proto::config::Config;
 use lsl_proto::inlet::Run;
+use lsl_proto::outlet::frames::{FrameCodec, Frames};
 use lsl_proto::wire::sequence::ReplayFrom;
 use lsl_secure::config::Settings;
 use lsl_secure::trust::{self, TrustList, TrustedRole};
@@ -17,19 +19,15 @@ use crate::byte_stream::pipe;
 use crate::byte_stream::substream::OpenSubstream;
 use crate::drive_outlet::handshake;
 use crate::drive_outlet::origin::Origin;
-use crate::{Generation, Inlet, Position, Retain};
+use crate::drive_outlet::past::{Past, ReadPast, ReadingPast};
+use crate::{Generation, History, Inlet, Outlet, Position, Retain};
 
 /// Says whether a peer counts as one of this machine.
 #[derive(Debug)]
 struct Teller;
 
 impl Handler for Teller {
-    async fn stream(
-        &self,
-        _: &[u8],
-        _: Option<ReplayFrom>,
-        _: &Peer,
-    ) -> Result<Arc<Outlet>, Refused> {
+    async fn stream(&self, _: &[u8], _: Option<ReplayFrom>, _: &Peer) -> Result<Served, Refused> {
         Err(Refused::NotFound)
     }
 
@@ -127,21 +125,60 @@ struct Relay {
     asked: Mutex<Vec<Option<u64>>>,
     /// Documents that were asked for.
     documents: AtomicUsize,
+    /// Numbers of the samples that are kept elsewhere.
+    past: Mutex<Option<Range<u64>>>,
+}
+
+/// Samples of these numbers, but for each hundredth, whose values and timestamps are their numbers.
+#[derive(Debug)]
+struct Kept(Range<u64>);
+
+impl ReadPast for Kept {
+    fn read(&mut self, from: u64, until: u64) -> ReadingPast<'_> {
+        let numbers = from.max(self.0.start)..until.min(self.0.end);
+        Box::pin(async move {
+            // As a disk has it.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let numbers: Vec<_> = numbers
+                .skip_while(|n| n.is_multiple_of(100))
+                .take_while(|n| !n.is_multiple_of(100))
+                .take(30)
+                .map(|n| i16::try_from(n).unwrap())
+                .collect();
+            let Some(first) = numbers.first() else {
+                return Ok(None);
+            };
+            let mut frames = Frames {
+                first: u64::from(first.unsigned_abs()),
+                ..Frames::default()
+            };
+            let stamps: Vec<_> = numbers.iter().copied().map(f64::from).collect();
+            let values: Vec<_> = numbers.iter().flat_map(|it| it.to_ne_bytes()).collect();
+            let codec = FrameCodec::new(&far());
+            codec.encode(&stamps, &values, &mut frames).unwrap();
+            Ok(Some(frames))
+        })
+    }
+}
+
+fn far() -> StreamInfo {
+    let format = ChannelFormat::Int16;
+    let mut info = StreamInfo::new("far", "EEG", 1, 0.0, format, "far-1").unwrap();
+    info.reset_uid("uid-of-far");
+    info.set_created_at(1.0);
+    info
 }
 
 impl Relay {
     fn new(context: &Context) -> Arc<Self> {
-        let format = ChannelFormat::Int16;
-        let mut info = StreamInfo::new("far", "EEG", 1, 0.0, format, "far-1").unwrap();
-        info.reset_uid("uid-of-far");
-        info.set_created_at(1.0);
+        Self::beginning_at(context, 7)
+    }
+
+    fn beginning_at(context: &Context, next: u64) -> Arc<Self> {
         let clock = Arc::new(StreamClock::default());
         let generation = Generation::parse(b"0-a").unwrap();
         let origin = Origin {
-            first: Position {
-                generation,
-                next: 7,
-            },
+            first: Position { generation, next },
             clock: Arc::clone(&clock),
         };
         let retain = Retain {
@@ -149,13 +186,18 @@ impl Relay {
             bytes: 1 << 20,
             unread: true,
         };
-        let outlet = Outlet::builder(info).context(context).retain(retain);
+        let outlet = Outlet::builder(far()).context(context).retain(retain);
         Arc::new(Self {
             outlet: Arc::new(outlet.relayed(origin).unwrap()),
             clock,
             asked: Mutex::default(),
             documents: AtomicUsize::new(0),
+            past: Mutex::default(),
         })
+    }
+
+    fn keep(&self, numbers: Range<u64>) {
+        *self.past.lock().unwrap() = Some(numbers);
     }
 
     fn push(&self, value: i16) {
@@ -172,12 +214,19 @@ impl Handler for Arc<Relay> {
         uid: &[u8],
         _: Option<ReplayFrom>,
         peer: &Peer,
-    ) -> Result<Arc<Outlet>, Refused> {
+    ) -> Result<Served, Refused> {
         self.asked.lock().unwrap().push(peer.link);
-        let is_known = uid == self.outlet.info().uid_bytes();
-        is_known
-            .then(|| Arc::clone(&self.outlet))
-            .ok_or(Refused::NotFound)
+        if uid != self.outlet.info().uid_bytes() {
+            return Err(Refused::NotFound);
+        }
+        let past = self.past.lock().unwrap().clone();
+        let past = past.map(|samples| Past {
+            oldest: samples.start,
+            since: None,
+            reader: Box::new(Kept(samples)),
+        });
+        let outlet = Arc::clone(&self.outlet);
+        Ok(Served { outlet, past })
     }
 
     fn shortinfo(&self, query: &[u8], peer: &Peer) -> Vec<u8> {
@@ -251,7 +300,7 @@ impl Link {
         while let length @ 1.. = stream.read(&mut buffer).await.unwrap() {
             answer.extend_from_slice(&buffer[..length]);
         }
-        String::from_utf8(answer).unwrap()
+        String::from_utf8_lossy(&answer).into_owned()
     }
 }
 
@@ -307,7 +356,7 @@ fn a_stream_is_read_through_a_link_and_goes_on_where_that_broke() {
             let builder = builder.recover(false).samples_first(true).through(link);
             match at {
                 Some(at) => builder.resume_at(at),
-                None => builder.history(crate::History::Oldest),
+                None => builder.history(History::Oldest),
             }
             .create()
             .unwrap()
@@ -342,6 +391,96 @@ fn a_stream_is_read_through_a_link_and_goes_on_where_that_broke() {
         let lost = second.pull_run(1, &mut Run::default(), SOON).await;
         assert!(matches!(lost, Err(Error::Lost { .. })));
         assert_eq!(*relay.asked.lock().unwrap(), [Some(5); 2]);
+    });
+}
+
+#[test]
+fn what_is_kept_elsewhere_comes_first_and_what_the_outlet_retains_joins_it() {
+    through_link(|context, _, _| async move {
+        let relay = Relay::beginning_at(&context, 1000);
+        let link = Link::new(&context, &relay);
+        let read = |from: History| {
+            let link: Arc<dyn OpenSubstream> = link.clone();
+            let builder = Inlet::builder(relay.outlet.info()).context(&context);
+            let builder = builder.recover(false).samples_first(true).through(link);
+            builder.history(from).create().unwrap()
+        };
+        // Some are in both places.
+        relay.keep(250..1010);
+        (1000..1020).for_each(|value| relay.push(value));
+        let is_missing = |n: &i16| (251..1000).contains(n) && n % 100 == 0;
+        let expected: Vec<i16> = (250..1200).filter(|n| !is_missing(n)).collect();
+        let inlet = read(History::Oldest);
+        let pusher = Arc::clone(&relay);
+        tokio::spawn(async move {
+            for value in 1020..1200 {
+                pusher.push(value);
+                tokio::time::sleep(Duration::from_micros(100)).await;
+            }
+        });
+        assert_eq!(pull(&inlet, expected.len()).await, expected);
+        let stats = inlet.stats();
+        assert_eq!(stats.lost_exact, 7);
+        assert!(stats.replayed >= 1020 - 250 - 7, "{}", stats.replayed);
+
+        for (from, first) in [
+            (History::Samples(700), 501),
+            (History::Samples(5000), 250),
+            (History::Samples(10), 1190),
+        ] {
+            assert_eq!(pull(&read(from), 1).await[0], first);
+        }
+        let question = b"LSL:streamfeed/110 uid-of-far\r\nNative-Byte-Order: 1234\r\n\
+            Max-Buffer-Length: 0\r\nLslx-Sequence: 1 oldest\r\n\r\n";
+        let told = link.ask(question).await;
+        assert!(told.contains("Lslx-Sequence: 1 0-a 250 1200\r\n"), "{told}");
+    });
+}
+
+#[test]
+fn a_stream_that_is_over_is_read_to_its_end() {
+    through_link(|context, _, _| async move {
+        let relay = Relay::beginning_at(&context, 700);
+        let link = Link::new(&context, &relay);
+        relay.keep(601..700);
+        relay.outlet.close();
+        let builder = Inlet::builder(relay.outlet.info()).context(&context);
+        let inlet = builder
+            .recover(false)
+            .samples_first(true)
+            .through(link.clone());
+        let inlet = inlet.history(History::Oldest).create().unwrap();
+        assert_eq!(pull(&inlet, 99).await, (601..700).collect::<Vec<_>>());
+        // It does not ask for more.
+        let lost = inlet.pull_run(1, &mut Run::default(), SOON).await;
+        assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+        assert_eq!(*relay.asked.lock().unwrap(), [Some(5)]);
+    });
+}
+
+#[test]
+fn a_reader_of_the_past_that_may_not_read_any_more_is_ended() {
+    through_link(|context, _, _| async move {
+        let relay = Relay::beginning_at(&context, 30_000);
+        let link = Link::new(&context, &relay);
+        relay.keep(1..30_000);
+        let request = "LSL:streamfeed/110 uid-of-far\r\nNative-Byte-Order: 1234\r\n\
+            Max-Buffer-Length: 100\r\nLslx-Sequence: 1 oldest\r\n\r\n";
+        let reader = link.open(request.as_bytes().to_vec()).unwrap();
+        let mut stream = ByteStream::substream(reader);
+        let mut buffer = [0; 100];
+        assert_ne!(stream.read(&mut buffer).await.unwrap(), 0);
+        assert_eq!(relay.outlet.consumers().len(), 1);
+        // It waits for room, which there is not.
+        relay.outlet.end_readers(|_, peer| peer == Some(key()));
+        while stream
+            .read(&mut buffer)
+            .await
+            .is_ok_and(|length| length > 0)
+        {}
+        while relay.outlet.have_consumers() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     });
 }
 

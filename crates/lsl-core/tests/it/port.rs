@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lsl_core::relay::{
-    Duplex, Handler, Origin, Peer, Port, PortOptions, PortRequest, Refused, ReplayFrom, StreamClock,
+    Duplex, Handler, Origin, Peer, Port, PortOptions, PortRequest, Refused, ReplayFrom, Served,
+    StreamClock,
 };
 use lsl_core::secure::Cause;
 use lsl_core::{ChannelFormat, Context, Generation, Outlet, Position, Retain, StreamInfo};
@@ -76,7 +77,7 @@ impl Handler for Streams {
         uid: &[u8],
         _: Option<ReplayFrom>,
         peer: &Peer,
-    ) -> Result<Arc<Outlet>, Refused> {
+    ) -> Result<Served, Refused> {
         match uid {
             b"busy" => Err(Refused::Busy),
             b"never" => {
@@ -84,7 +85,7 @@ impl Handler for Streams {
                 std::future::pending().await
             }
             b"secret" if peer.is_local() => Err(Refused::NotFound),
-            _ => Ok(self.find(uid).ok_or(Refused::NotFound)?.0),
+            _ => Ok(self.find(uid).ok_or(Refused::NotFound)?.0.into()),
         }
     }
 

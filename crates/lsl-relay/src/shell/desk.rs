@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lsl_core::relay::{Duplex, Handler, Peer, PortRequest, Refused, ReplayFrom, StreamClock};
+use lsl_core::relay::{
+    Duplex, Handler, Peer, PortRequest, Refused, ReplayFrom, Served, StreamClock,
+};
 use lsl_core::secure::Cause;
-use lsl_core::{Outlet, Position, StreamInfo, local_clock};
+use lsl_core::{Position, StreamInfo, local_clock};
 use lsl_proto::query::Query;
 use tokio::io::AsyncWriteExt;
 
@@ -29,7 +31,7 @@ impl Handler for Desk {
         uid: &[u8],
         from: Option<ReplayFrom>,
         peer: &Peer,
-    ) -> Result<Arc<Outlet>, Refused> {
+    ) -> Result<Served, Refused> {
         let uid: Uid = text(uid).ok_or(Refused::NotFound)?.into();
         let wants_past = from.is_some_and(|from| from != ReplayFrom::Live);
         let outlet = self.0.act(|state, now| {
@@ -48,7 +50,7 @@ impl Handler for Desk {
         }
         // What was allowed may not be any more.
         self.admit(&uid, peer).ok_or(Refused::NotFound)?;
-        Ok(found)
+        Ok(found.into())
     }
 
     fn shortinfo(&self, query: &[u8], peer: &Peer) -> Vec<u8> {

@@ -164,6 +164,19 @@ impl<T: Transmit> Consumer<T> {
         }
     }
 
+    /// Goes on with what is stored from `next` to `stored`, and with what is pushed then. Spec: relay §9.
+    pub(super) fn rejoin(&mut self, sender: T, next: u64, stored: u64) {
+        self.sender = Some(sender);
+        (self.next, self.flush_to) = (next, next.max(stored));
+        self.restart = Some(Restart::Replay);
+        if self.output != Output::Ended {
+            self.output = Output::Unsent;
+        }
+        if let Some(control) = self.control.take() {
+            self.control(control);
+        }
+    }
+
     /// Makes everything logged ready to be sent, held or not.
     pub(super) fn release_held(&mut self, end: u64) {
         self.held = 0;

@@ -25,7 +25,7 @@ pub struct Live<'a> {
 
 impl Live<'_> {
     /// Returns whether a position is one of this stream.
-    fn has(&self, position: &Position) -> bool {
+    pub fn has(&self, position: &Position) -> bool {
         position.generation == *self.generation && position.next <= self.edge
     }
 
@@ -195,6 +195,35 @@ impl<T: Transmit> Fanout<T> {
         frames.first = first;
         frames.count = end - first;
         true
+    }
+
+    /// Returns the first stored sample of the retained variant at or after `from`, or the number of the next one that
+    /// is pushed.
+    pub fn next_stored(&self, from: u64) -> u64 {
+        let log = &self.logs[Self::RETAINED.index()];
+        log.first_stamped(log.next_stored(from)).max(from)
+    }
+
+    /// Takes the sender of a consumer that has just joined, for one who sends it what is stored nowhere here. The
+    /// consumer is sent nothing until [`rejoin`](Self::rejoin).
+    pub fn lend(&mut self, id: ConsumerId) -> Option<T> {
+        let consumer = self.consumers.iter_mut().find(|each| each.id == id)?;
+        let sender = consumer.sender.take()?;
+        consumer.next = u64::MAX;
+        Some(sender)
+    }
+
+    /// Returns the sender that was lent: the consumer gets what is stored from `next` on. Wake the flush task.
+    pub fn rejoin(&mut self, id: ConsumerId, sender: T, next: u64) {
+        let Some(consumer) = self.consumers.iter_mut().find(|each| each.id == id) else {
+            return;
+        };
+        let log = &mut self.logs[consumer.variant.index()];
+        log.need(next);
+        consumer.rejoin(sender, next, log.end());
+        if self.is_closing {
+            consumer.wake();
+        }
     }
 
     /// Whether [`read`](Self::read) from there would find something.
