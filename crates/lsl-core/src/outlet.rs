@@ -9,7 +9,7 @@ use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::retention::Retain;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_proto::value::PushElement;
-use lsl_proto::wire::sequence::GapReason;
+use lsl_proto::wire::sequence::{GapReason, Generation};
 use lsl_secure::PublicKey;
 
 use crate::context::Context;
@@ -191,6 +191,12 @@ impl Outlet {
     #[doc(hidden)]
     pub fn end_readers(&self, ends: impl Fn(SocketAddr, Option<PublicKey>) -> bool) {
         self.shared.end_readers(ends);
+    }
+
+    /// Returns the name of the numbering, for `lsl-relay`.
+    #[doc(hidden)]
+    pub fn generation(&self) -> Option<Generation> {
+        self.shared.generation
     }
 
     /// Whether any inlet reads this stream now.

@@ -68,7 +68,27 @@ pub fn is_cut(info: &StreamInfo) -> bool {
 /// Writes a document for directories, as [`write_whole`] does; but a description that makes it longer than
 /// [`MAX_DOCUMENT`] is left out, and its absence told.
 pub fn write(info: &StreamInfo, path: &[RelayId]) -> Vec<u8> {
-    let whole = write_whole(info, path);
+    write_short(info, path, None)
+}
+
+/// Writes a bare document for others: no addresses and ports, and the path last.
+pub fn write_whole(info: &StreamInfo, path: &[RelayId]) -> Vec<u8> {
+    write_with(info, path, None)
+}
+
+/// Writes the document of a stream that is over, with the time of its last samples, in seconds since 1970: for
+/// directories, or whole.
+pub fn write_ended(info: &StreamInfo, path: &[RelayId], ended: f64, is_whole: bool) -> Vec<u8> {
+    let ended = format!("{ended:.0}");
+    if is_whole {
+        write_with(info, path, Some(&ended))
+    } else {
+        write_short(info, path, Some(&ended))
+    }
+}
+
+fn write_short(info: &StreamInfo, path: &[RelayId], ended: Option<&str>) -> Vec<u8> {
+    let whole = write_with(info, path, ended);
     if whole.len() <= MAX_DOCUMENT {
         return whole;
     }
@@ -83,11 +103,10 @@ pub fn write(info: &StreamInfo, path: &[RelayId]) -> Vec<u8> {
     if let Some(desc) = document.append_element(id, "desc") {
         document.append_attribute(desc, attribute(OMITTED, b"1"));
     }
-    write_whole(&info, path)
+    write_with(&info, path, ended)
 }
 
-/// Writes a bare document for others: no addresses and ports, and the path last.
-pub fn write_whole(info: &StreamInfo, path: &[RelayId]) -> Vec<u8> {
+fn write_with(info: &StreamInfo, path: &[RelayId], ended: Option<&str>) -> Vec<u8> {
     let mut info = info.clone();
     let uid = info.uid_bytes().to_vec();
     let path: Vec<String> = path.iter().map(RelayId::to_string).collect();
@@ -113,6 +132,9 @@ pub fn write_whole(info: &StreamInfo, path: &[RelayId]) -> Vec<u8> {
             ("path", path.as_bytes()),
         ] {
             document.append_attribute(element, attribute(name, value));
+        }
+        if let Some(ended) = ended {
+            document.append_attribute(element, attribute("ended", ended.as_bytes()));
         }
     }
     info.to_xml()

@@ -10,6 +10,7 @@
 //!   [`clock::Clocks`] (`WayChanged`, `Gone`), and the round trips of links come back ([`clock::Clocks::rtt`] to
 //!   [`book::Book::set_rtt`]).
 //! * [`clock::Clocks`] takes the PONGs of every multiplexer and says how often they ask.
+//! * [`history`] says where samples of the past lie on disk, and what of them goes.
 //! * [`http`] is what monitoring speaks; it knows nothing of relays.
 //! * [`config::Config`] has the [`rules::Rules`] that the book applies.
 //!
@@ -31,6 +32,7 @@ pub mod clock;
 pub mod config;
 pub mod document;
 pub mod hello;
+pub mod history;
 pub mod http;
 mod id;
 pub mod link;

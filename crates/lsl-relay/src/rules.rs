@@ -190,6 +190,23 @@ impl Rules {
             });
         decided.unwrap_or(&DEFAULT)
     }
+
+    /// Whether `reader` may read a stream wherever it came from: one that only history has, which does not say.
+    pub fn may_read_past(&self, info: &StreamInfo, reader: Reader) -> bool {
+        for rule in &self.0 {
+            let is_meant = rule
+                .predicate
+                .as_ref()
+                .map_or(Some(true), |it| it.is_true_of(info));
+            match is_meant {
+                None => return false,
+                Some(true) if !rule.may_read(reader) => return false,
+                Some(true) if rule.from == From::Anywhere => return true,
+                Some(_) => {}
+            }
+        }
+        DEFAULT.may_read(reader)
+    }
 }
 
 /// Whether the predicate of a peer selects a stream. It may cost a few looks at each part of the document, more than

@@ -4,6 +4,8 @@
 mod devices;
 #[path = "relay/faces.rs"]
 mod faces;
+#[path = "relay/history.rs"]
+mod history;
 #[path = "relay/rights.rs"]
 mod rights;
 
@@ -19,7 +21,7 @@ use lsl_core::{
 };
 use lsl_proto::wire::directory::{Record, RecordParser};
 use lsl_relay::config::Config as RelayConfig;
-use lsl_relay::shell::Relay;
+use lsl_relay::shell::{Relay, StartError};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -60,7 +62,7 @@ fn relay_at(context: &Context, port: u16, text: &str) -> Relay {
     loop {
         match Relay::start(context, &config, "hub", Vec::new()) {
             // The one before listens for a moment after its end.
-            Err(Error::Io { .. }) if local_clock() < until => {
+            Err(StartError::Relay(Error::Io { .. })) if local_clock() < until => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             started => return started.expect("a relay"),
@@ -90,8 +92,12 @@ fn dial(relay: &Relay) -> TcpStream {
 
 /// What the directory says to one who asks once for streams of this type: uids and documents.
 fn listed(relay: &Relay, kind: &str) -> Vec<(String, String)> {
+    told(relay, "once", kind)
+}
+
+fn told(relay: &Relay, terms: &str, kind: &str) -> Vec<(String, String)> {
     let mut stream = dial(relay);
-    let request = format!("LSL:watch/1 once\r\ntype='{}'\r\n", own(kind));
+    let request = format!("LSL:watch/1 {terms}\r\ntype='{}'\r\n", own(kind));
     stream.write_all(request.as_bytes()).expect("sent");
     let (mut bytes, mut parser) = (Vec::new(), RecordParser::new());
     stream.read_to_end(&mut bytes).expect("an answer");

@@ -19,6 +19,9 @@ pub const PADDING_TAG: u16 = 0x7A00;
 /// A private chunk of the signed hash chain.
 pub const INTEGRITY_TAG: u16 = 0x7A01;
 
+/// A private chunk that numbers the samples of the chunk behind it. Spec: relay §9.
+pub const NUMBERS_TAG: u16 = 0x7A02;
+
 /// Kind of a chunk, by its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tag {

@@ -129,8 +129,8 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// Computes the checksum of Ethernet and zip, bit by bit: twice 4 KiB a second need no table.
-fn crc32(bytes: &[u8]) -> u32 {
+/// Computes the checksum of Ethernet and zip, bit by bit: for few bytes, which need no table.
+pub fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {
             (crc >> 1) ^ (0xEDB8_8320 * (crc & 1))

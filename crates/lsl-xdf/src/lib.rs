@@ -61,7 +61,7 @@ pub mod salvage;
 pub use clock::{Correction, Cursor};
 pub use decode::{Batch, DecodeStep, Decoder, Event, Located, Problem, ProblemKind};
 pub use error::{Error, ErrorKind, Result};
-pub use journal::{JournalState, JournalStream};
+pub use journal::{JournalState, JournalStream, crc32};
 pub use markup::{MAX_XML_BYTES, MAX_XML_DEPTH};
 pub use place::{Claimed, claim, is_being_written, journal_path};
 pub use reader::{Loaded, LoadedStream, Reader, load};

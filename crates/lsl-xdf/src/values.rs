@@ -1,6 +1,7 @@
 //! Values of many samples, sample after sample, channel after channel.
 
 use lsl_proto::ChannelFormat;
+use lsl_proto::value::{RawStrings, append_raw_string};
 
 /// Values of one format. For samples × channels they lie sample by sample: the value of channel `c`
 /// in sample `s` is at `s * channels + c`.
@@ -101,6 +102,43 @@ impl Values {
             _ => return false,
         }
         true
+    }
+
+    /// Appends values in the raw layout of [`lsl_proto::value`], those of whole samples; a rest that is no value is
+    /// left out.
+    pub fn extend_from_raw(&mut self, raw: &[u8]) {
+        /// Decodes the numbers of a fixed width.
+        macro_rules! numbers {
+            ($list:ident, $type:ty) => {
+                $list.extend(
+                    (raw.as_chunks::<{ size_of::<$type>() }>().0.iter())
+                        .map(|&value| <$type>::from_ne_bytes(value)),
+                )
+            };
+        }
+        match self {
+            Self::Float32(list) => numbers!(list, f32),
+            Self::Double64(list) => numbers!(list, f64),
+            Self::String(list) => RawStrings::new(raw).for_each(|text| list.push(text)),
+            Self::Int32(list) => numbers!(list, i32),
+            Self::Int16(list) => numbers!(list, i16),
+            Self::Int8(list) => numbers!(list, i8),
+            Self::Int64(list) => numbers!(list, i64),
+        }
+    }
+
+    /// Appends the values of a range to `raw`, in the raw layout of [`lsl_proto::value`]. Values out of range are left
+    /// out.
+    pub fn append_raw(&self, range: std::ops::Range<usize>, raw: &mut Vec<u8>) {
+        each!(self, list => {
+            for value in list.get(range).unwrap_or_default() {
+                raw.extend_from_slice(&value.to_ne_bytes());
+            }
+        }, {
+            for text in range.filter_map(|index| list.get(index)) {
+                append_raw_string(text, raw);
+            }
+        });
     }
 
     /// Appends the values of a range as a file has them. Values out of range are left out.

@@ -201,6 +201,30 @@ impl<S: Sink> Recording<S> {
     /// them is in the file then: unless it is `Ended`, the same call may be made again.
     pub fn samples(&mut self, id: u32, stamps: &[f64], values: &Values, now: f64) -> Result<()> {
         self.begin(now);
+        self.append_samples(id, stamps, values, now)
+    }
+
+    /// Appends samples behind a private chunk that says more of them, both or none. Returns where that chunk begins.
+    ///
+    /// # Errors
+    /// As [`samples`](Self::samples) and [`private`](Self::private).
+    pub fn samples_behind(
+        &mut self,
+        (tag, content): (u16, &[u8]),
+        id: u32,
+        stamps: &[f64],
+        values: &Values,
+        now: f64,
+    ) -> Result<u64> {
+        self.begin(now);
+        let at = self.len + self.buffer.len() as u64;
+        encode::private(&mut self.buffer, tag, content)?;
+        self.append_samples(id, stamps, values, now)?;
+        Ok(at)
+    }
+
+    /// Appends samples to what is in the buffer, and writes that.
+    fn append_samples(&mut self, id: u32, stamps: &[f64], values: &Values, now: f64) -> Result<()> {
         let mut since = if self.buffer.is_empty() {
             self.since_boundary
         } else {

@@ -10,7 +10,7 @@ use lsl_platform::clock::local_clock;
 use lsl_proto::limits::{Host, has_place};
 use lsl_proto::outlet::connection::Event;
 use lsl_proto::outlet::encoder::Variant;
-use lsl_proto::outlet::fanout::{ConsumerId, FeedLimits, Live, Status, Transmit};
+use lsl_proto::outlet::fanout::{ConsumerId, Fanout, FeedLimits, Live, Status, Transmit};
 use lsl_proto::outlet::request::Feed;
 use lsl_proto::transport::Control;
 use lsl_proto::wire::response::Refusal;
@@ -90,8 +90,7 @@ impl OutletShared {
             let now = clock_of_pushes();
             let from = from.later(now - connection.begun);
             let kept = past.as_ref().and_then(|past| past.first_of(&from, live));
-            let is_kept = |kept: &u64| *kept < fanout.first_of(&from, live, now);
-            from_past = kept.filter(is_kept);
+            from_past = kept.filter(|kept| is_before(&fanout, *kept, &from, live));
             if from_past.is_none() {
                 replay = fanout.replay(&from, live, host, now);
             }
@@ -150,9 +149,10 @@ impl OutletShared {
         (self.options.retain.seconds > 0.0).then(|| {
             let begin = fanout.first_of(from, live, local_clock());
             let kept = past.and_then(|past| past.first_of(from, live));
+            let kept = kept.filter(|kept| is_before(&fanout, *kept, from, live));
             Granted {
                 generation,
-                begin: kept.map_or(begin, |kept| kept.min(begin)),
+                begin: kept.unwrap_or(begin),
                 live: live.edge,
                 end: fanout.is_closing().then_some(live.edge),
             }
@@ -275,6 +275,14 @@ impl OutletShared {
             connection.close().await;
         });
     }
+}
+
+/// Whether a sample that is kept elsewhere is before the first that a reader who asks for this gets from here, because
+/// no older one is retained.
+fn is_before(fanout: &Fanout<Sender>, kept: u64, from: &ReplayFrom, live: Live<'_>) -> bool {
+    let now = clock_of_pushes();
+    let begin = fanout.first_of(from, live, now);
+    kept < begin && begin == fanout.first_of(&ReplayFrom::Oldest, live, now)
 }
 
 impl Feeding for OutletShared {

@@ -50,7 +50,7 @@ pub(crate) struct OutletShared {
     /// Clock of the source, if it is not ours.
     pub(super) clock: Option<Arc<StreamClock>>,
     /// Name of the numbering: the uid, or what the origin of the stream calls it.
-    pub(super) generation: Option<Generation>,
+    pub(crate) generation: Option<Generation>,
     /// Rate in Hz as receivers read it.
     pub(super) nominal_srate: f64,
     pub(super) resumed: Counter,

@@ -16,6 +16,7 @@ use crate::{Outlet, StreamInfo};
 pub struct Tap {
     shared: Arc<OutletShared>,
     next: u64,
+    missed: u64,
 }
 
 impl Outlet {
@@ -23,7 +24,12 @@ impl Outlet {
     #[doc(hidden)]
     pub fn tap(&self, from: u64) -> Tap {
         let shared = Arc::clone(&self.shared);
-        Tap { shared, next: from }
+        let next = from.max(shared.fanout.lock().trimmed());
+        Tap {
+            shared,
+            next,
+            missed: 0,
+        }
     }
 }
 
@@ -46,15 +52,23 @@ impl Tap {
     /// Replaces `frames` by the next samples: those that follow each other, at most `most_bytes` of them but at least
     /// one. False, and nothing is changed, if none is there. Does not block.
     pub fn read(&mut self, most_bytes: usize, frames: &mut Frames) -> bool {
-        let has_some = self
-            .shared
-            .fanout
-            .lock()
-            .read(self.next, most_bytes, frames);
-        if has_some {
-            self.next = frames.end();
+        let fanout = self.shared.fanout.lock();
+        if !fanout.read(self.next, most_bytes, frames) {
+            return false;
         }
-        has_some
+        self.missed += (fanout.trimmed().min(frames.first)).saturating_sub(self.next);
+        self.next = frames.end();
+        true
+    }
+
+    /// Returns the bytes that could be read now, without the timestamp that is added to the first.
+    pub fn waiting_bytes(&self) -> usize {
+        self.shared.fanout.lock().bytes_from(self.next)
+    }
+
+    /// Returns how many samples were let go before they were read.
+    pub fn missed(&self) -> u64 {
+        self.missed
     }
 
     /// Returns the number at which the stream ends, once it has ended: all before it can be read at once, or is lost.
@@ -160,6 +174,7 @@ mod tests {
         let samples = read(&mut tap);
         let (first, last) = (samples[0], *samples.last().unwrap());
         assert!(first.0 > 90_000 && samples.len() as u64 == last.0 + 1 - first.0);
+        assert!(tap.missed() > 80_000 && tap.missed() <= first.0 - 1000);
         assert!(
             samples
                 .iter()

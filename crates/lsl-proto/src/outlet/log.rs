@@ -86,6 +86,11 @@ impl SampleLog {
         self.end
     }
 
+    /// Returns the number up to which blocks were let go.
+    pub fn trimmed(&self) -> u64 {
+        self.trimmed
+    }
+
     /// Returns the bytes of the samples that are still needed.
     pub fn len_bytes(&self) -> usize {
         let needed = self.blocks.iter().rev();

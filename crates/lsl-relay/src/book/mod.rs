@@ -12,10 +12,12 @@ mod taking;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use lsl_proto::StreamInfo;
+use lsl_proto::describe::{described_by, descriptor};
 use lsl_proto::query::Query;
 use lsl_secure::Fingerprint;
 
@@ -321,6 +323,15 @@ impl Book {
             let rule = self.settings.rules.decide(stream.info(), stream.source);
             self.is_open(stream, rule, (stream.info(), stream.way()), asker)
         })
+    }
+
+    /// Whether somebody may read a stream that only history has.
+    pub fn may_read_past(&self, info: &StreamInfo, Asker { reader, link }: Asker) -> bool {
+        let shape = || described_by(&descriptor(info));
+        let shape = OnceCell::from(shape());
+        (link.is_none() || selects(self.settings.publish.as_ref(), info))
+            && self.settings.rules.may_read_past(info, reader)
+            && self.bounds.cover(reader, || shape.get()?.as_ref())
     }
 
     /// Whether a stream with this rule, document and way may be known to somebody.

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_core::relay::{
-    Duplex, Handler, Peer, PortRequest, Refused, ReplayFrom, Served, StreamClock,
+    Duplex, Handler, Origin, Past, Peer, PortRequest, Refused, ReplayFrom, Served, StreamClock,
 };
 use lsl_core::secure::Cause;
-use lsl_core::{Position, StreamInfo, local_clock};
+use lsl_core::{Outlet, Position, StreamInfo, local_clock};
 use lsl_proto::query::Query;
 use tokio::io::AsyncWriteExt;
 
@@ -19,7 +19,7 @@ use crate::rules::{Reader, selects_for_peer};
 use crate::shell::limits::Who;
 use crate::shell::state::Shared;
 use crate::shell::totals::Why;
-use crate::shell::{audit, links, status, watch};
+use crate::shell::{audit, links, source, status, watch};
 
 /// The side of a relay that its peers see.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Handler for Desk {
         });
         let Some(mut outlet) = outlet else {
             self.admit(&uid, peer);
-            return Err(Refused::NotFound);
+            return self.ended(&uid, from, peer).await;
         };
         let found = outlet.wait_for(Option::is_some).await;
         let found = found.ok().and_then(|found| found.clone());
@@ -50,7 +50,11 @@ impl Handler for Desk {
         }
         // What was allowed may not be any more.
         self.admit(&uid, peer).ok_or(Refused::NotFound)?;
-        Ok(found.into())
+        let past = self.past(&uid, &found, from).await;
+        Ok(Served {
+            outlet: found,
+            past,
+        })
     }
 
     fn shortinfo(&self, query: &[u8], peer: &Peer) -> Vec<u8> {
@@ -82,8 +86,11 @@ impl Handler for Desk {
 
     fn fullinfo(&self, uid: &[u8], peer: &Peer) -> Option<Vec<u8>> {
         let uid = text(uid)?;
-        self.admit(uid, peer)?;
-        self.0.look(|state| state.book.whole_document(uid))
+        if self.admit(uid, peer).is_some() {
+            return self.0.look(|state| state.book.whole_document(uid));
+        }
+        let ended = self.0.ended(&uid.into(), asker(peer))?;
+        Some(ended.document(self.0.id, true))
     }
 
     fn clock(&self, uid: &[u8], peer: &Peer) -> Option<Arc<StreamClock>> {
@@ -102,11 +109,12 @@ impl Handler for Desk {
 
     async fn serve(&self, request: PortRequest, peer: Peer, mut duplex: Duplex) {
         match request {
-            PortRequest::Watch { once, query, .. } => {
+            PortRequest::Watch { once, past, query } => {
                 let Some(query) = parse(&query) else {
                     return duplex.close(None).await;
                 };
-                watch::serve(&self.0, query, once, (&peer, asker(&peer)), duplex).await;
+                let terms = (once, past);
+                watch::serve(&self.0, query, terms, (&peer, asker(&peer)), duplex).await;
             }
             PortRequest::Status => {
                 let answer = if peer.is_local() || peer.is_relay {
@@ -133,6 +141,39 @@ impl Handler for Desk {
 }
 
 impl Desk {
+    /// Returns what history has of a stream for a reader that asks for the past.
+    async fn past(&self, uid: &Uid, outlet: &Outlet, from: Option<ReplayFrom>) -> Option<Past> {
+        let from = from.filter(|from| *from != ReplayFrom::Live)?;
+        let generation = outlet.generation()?;
+        let history = self.0.history.as_ref()?;
+        history.past(uid, &generation, &from).await
+    }
+
+    /// Returns a stream that only history has.
+    async fn ended(
+        &self,
+        uid: &Uid,
+        from: Option<ReplayFrom>,
+        peer: &Peer,
+    ) -> Result<Served, Refused> {
+        let ended = self.0.ended(uid, asker(peer)).ok_or(Refused::NotFound)?;
+        let unusable = |error| {
+            tracing::warn!("stream {uid} of the history cannot be served: {error}");
+            Refused::NotFound
+        };
+        let outlet = Outlet::builder(StreamInfo::clone(&ended.info))
+            .context(&self.0.context)
+            .retain(source::RETAINED)
+            .relayed(Origin {
+                first: ended.end,
+                clock: Arc::default(),
+            });
+        let outlet = Arc::new(outlet.map_err(unusable)?);
+        outlet.close();
+        let past = self.past(uid, &outlet, from).await;
+        Ok(Served { outlet, past })
+    }
+
     /// Waits while a stream whose past was asked for has not come to where a reader was.
     async fn wait_for_past(&self, uid: &Uid, reader: Position) {
         let numbers = self.0.look(|state| {

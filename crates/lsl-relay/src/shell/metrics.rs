@@ -120,6 +120,25 @@ fn render(status: &Value, hop: &Histogram, with_names: bool) -> String {
     for (why, count) in totals["refused"].as_object().into_iter().flatten() {
         page.value("refused_total", &[("why", why)], count);
     }
+    if let Some(history) = status["history"].as_object() {
+        for (name, kind, key, help) in [
+            (
+                "history_bytes",
+                "gauge",
+                "bytes",
+                "Bytes of the past on disk.",
+            ),
+            (
+                "history_dropped_total",
+                "counter",
+                "dropped",
+                "Samples that could not be written.",
+            ),
+        ] {
+            page.family(name, kind, help);
+            page.value(name, &[], &history[key]);
+        }
+    }
     if with_names {
         page.streams(streams);
     }

@@ -4,6 +4,7 @@ mod audit;
 mod clocks;
 mod desk;
 mod faces;
+mod history;
 mod http;
 mod limits;
 mod link;
@@ -15,10 +16,6 @@ mod reload;
 mod source;
 mod state;
 mod status;
-#[expect(
-    dead_code,
-    reason = "history and engine, which come next, read from it"
-)]
 mod tap;
 mod tasks;
 mod totals;
@@ -42,8 +39,21 @@ use crate::link::Links;
 pub use visit::{Linked, Visit, VisitError};
 
 use desk::Desk;
+use history::History;
 use state::{Shared, State};
+use tap::Keeper;
 use tasks::Tasks;
+
+/// Reason for which a relay does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its ports, its configuration, or encryption.
+    #[error(transparent)]
+    Relay(#[from] Error),
+    /// Where samples are to be kept; in words for people.
+    #[error("{0}")]
+    Store(String),
+}
 
 /// A relay that runs until it is dropped: it looks for streams, and gives them to whoever may read them at its port.
 #[derive(Debug)]
@@ -59,15 +69,15 @@ impl Relay {
     /// Starts a relay that people know by `name`; at the addresses in `insecure`, plaintext is answered from anywhere.
     ///
     /// # Errors
-    /// [`Error::Io`] if a port, or the address of a face, cannot be bound; [`Error::Config`] if that of metrics cannot;
-    /// [`Error::Security`] beyond loopback without a device key, for insecure addresses where the policy is `required`,
+    /// [`StartError::Store`] if history cannot be kept; [`Error::Io`] if a port, or the address of a face, cannot be
+    /// bound; [`Error::Config`] if that of metrics cannot; [`Error::Security`] beyond loopback without a device key, for insecure addresses where the policy is `required`,
     /// and if the security configuration cannot be used.
     pub fn start(
         context: &Context,
         config: &Config,
         name: &str,
         insecure: Vec<SocketAddr>,
-    ) -> Result<Self> {
+    ) -> Result<Self, StartError> {
         let context = &own_context(context)?;
         let faces = match &*config.between {
             [] => vec![context.clone()],
@@ -88,7 +98,7 @@ impl Relay {
         config: &Config,
         name: &str,
         insecure: Vec<SocketAddr>,
-    ) -> Result<Self> {
+    ) -> Result<Self, StartError> {
         let id = identity(context)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         // That of the sockets: another one would have threads wake each other several times per sample.
@@ -97,12 +107,15 @@ impl Relay {
         let mut book = Book::new(id, reload::settings(config, faces.len()));
         book.set_wave_secs(faces.iter().map(faces::wave_secs).fold(0.0, f64::max));
         let (changes, changed) = unbounded_channel();
+        let history = config.history.as_ref().map(History::open).transpose();
+        let history = history.map_err(StartError::Store)?;
         let shared = Arc::new(Shared::new(
             (context.clone(), faces),
             (id, name.to_owned()),
             (book, links),
             config.limits.streams,
             (tasks, changes.clone()),
+            history,
         ));
         reload::follow_trust(&shared, &mut None);
         let options = PortOptions {
@@ -125,6 +138,11 @@ impl Relay {
         let tasks = &shared.tasks;
         for face in (0..shared.faces.len()).map(FaceId) {
             tasks.spawn(faces::search(Arc::clone(&shared), face));
+        }
+        if let Some(history) = &shared.history {
+            let news = shared.act(|state, _| state.keepers.add(Keeper::History));
+            let (shared, history) = (Arc::clone(&shared), Arc::clone(history));
+            tasks.spawn(history::collect(shared, history, news));
         }
         tasks.spawn(offers::keep(Arc::clone(&shared), changes, changed));
         tasks.spawn(drive(Arc::clone(&shared)));
@@ -168,6 +186,9 @@ impl Drop for Relay {
             std::thread::sleep(LOOK_AT_END);
         }
         drop(self.shared.set_port(None));
+        if let Some(history) = &self.shared.history {
+            history.end();
+        }
         self.shared.tasks.end();
         let until = local_clock() + END_LIMIT.as_secs_f64();
         while local_clock() < until && !self.shared.tasks.are_over() {

@@ -24,7 +24,10 @@ impl Relay {
         let stays = [
             ("[relay] listen", now.listen != config.listen),
             ("[local] between", now.between != config.between),
-            ("[history]", now.history != config.history),
+            (
+                "[history] dir, recipients, identity",
+                has_moved(now, config),
+            ),
             ("[engine]", now.engine != config.engine),
             (
                 "[metrics]",
@@ -43,7 +46,10 @@ impl Relay {
         let wants_others = (&before.import, before.max_hops) != (&after.import, after.max_hops);
         self.shared.act(|state, now| {
             let faces = self.shared.faces.len();
-            state.book.set_settings(settings(config, faces), now);
+            let mut settings = settings(config, faces);
+            // What was not started takes nothing.
+            settings.keeps = keeps(before);
+            state.book.set_settings(settings, now);
             state.links.set_most(config.limits.links);
             if wants_others {
                 state.watch_anew();
@@ -52,9 +58,26 @@ impl Relay {
             state.links.set_targets(&config.connect, now);
             state.unsettle_all(now);
         });
+        if let (Some(history), Some(limits)) = (&self.shared.history, &config.history) {
+            history.set_limits(limits);
+        }
         end_feeds(&self.shared);
         self.config = config.clone();
     }
+}
+
+/// Whether there is a history, and an engine.
+fn keeps(config: &Config) -> [bool; 2] {
+    [config.history.is_some(), config.engine.is_some()]
+}
+
+/// Whether a history is wanted elsewhere, or encrypted otherwise.
+fn has_moved(before: &Config, after: &Config) -> bool {
+    let place = |it: &Config| {
+        let it = it.history.as_ref();
+        it.map(|it| (it.dir.clone(), it.recipients.clone(), it.identity.clone()))
+    };
+    place(before) != place(after)
 }
 
 /// Returns the settings of the directory of a relay with so many faces.
@@ -65,7 +88,7 @@ pub(super) fn settings(config: &Config, faces: usize) -> Settings {
         streams: config.limits.streams as usize,
         faces,
         reoffer: config.reoffer,
-        keeps: [config.history.is_some(), config.engine.is_some()],
+        keeps: keeps(config),
         publish: config.publish.clone(),
         import: config.import.clone(),
         rules: config.rules.clone(),

@@ -65,6 +65,9 @@ async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<Infallible> 
     let wanted = shared.act(|state, _| {
         let flow = state.reading(attempt)?;
         let (position, wants_past) = (flow.position(), flow.wants_past);
+        // What a crash cost is asked for again.
+        let kept = || shared.history.as_ref()?.position(uid);
+        let position = position.or_else(kept);
         Some((state.inlet(uid, *way), position, wants_past))
     });
     let (inlet, position, wants_past) = wanted.ok_or_else(gone)?;
@@ -73,7 +76,7 @@ async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<Infallible> 
     if let Some(position) = position {
         inlet = inlet.resume_at(position);
     } else if wants_past {
-        inlet = inlet.history(History::Oldest);
+        inlet = inlet.history(History::Seconds(RETAINED.seconds));
     }
     let inlet = Arc::new(inlet.create()?);
     inlet.open(OPEN_LIMIT).await?;
@@ -202,7 +205,7 @@ impl Target {
 }
 
 /// Samples that are kept for readers that come back, and for those that join late. Spec: relay §2.
-const RETAINED: Retain = Retain {
+pub(super) const RETAINED: Retain = Retain {
     seconds: 60.0,
     bytes: 32 << 20,
     unread: true,

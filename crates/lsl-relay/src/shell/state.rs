@@ -11,11 +11,12 @@ use lsl_proto::limits::TokenBucket;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
-use crate::book::{Book, BookEvent, FaceId, Uid, WatcherId, Way};
+use crate::book::{Asker, Book, BookEvent, FaceId, Uid, WatcherId, Way};
 use crate::id::RelayId;
 use crate::link::{LinkId, Links};
 use crate::shell::clocks::{AbortOnDrop, SourceClocks};
 use crate::shell::faces;
+use crate::shell::history::{EndedStream, History};
 use crate::shell::limits::Limits;
 use crate::shell::links::{self, Connection};
 use crate::shell::offers::Change;
@@ -39,6 +40,7 @@ pub(super) struct Shared {
     /// Substreams that the relay of a link may have open.
     pub(super) substreams: AtomicU32,
     pub(super) totals: Totals,
+    pub(super) history: Option<Arc<History>>,
     /// Told whenever the directory may have something due earlier, and of questions for clocks.
     pub(super) changed: Arc<Notify>,
     /// Taken by the end.
@@ -114,6 +116,7 @@ impl Shared {
         (book, links): (Book, Links),
         substreams: u32,
         (tasks, offers): (Tasks, UnboundedSender<Change>),
+        history: Option<Arc<History>>,
     ) -> Self {
         let changed = Arc::new(Notify::new());
         Self {
@@ -126,6 +129,7 @@ impl Shared {
             started: local_clock(),
             substreams: substreams.into(),
             totals: Totals::default(),
+            history,
             changed: Arc::clone(&changed),
             port: Mutex::default(),
             state: Mutex::new(State {
@@ -182,6 +186,16 @@ impl Shared {
         // Closing outlets takes locks of their own.
         drop(ended);
         done
+    }
+
+    /// Returns a stream that only history has, if somebody may read it.
+    pub(super) fn ended(&self, uid: &Uid, asker: Asker) -> Option<EndedStream> {
+        let ended = self.history.as_ref()?.ended(uid)?;
+        self.look(|state| {
+            let is_over = state.book.info(uid).is_none();
+            let may_read = is_over && state.book.may_read_past(&ended.info, asker);
+            may_read.then_some(ended)
+        })
     }
 
     /// Returns when the directory has something to do.

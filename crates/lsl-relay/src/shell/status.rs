@@ -6,7 +6,7 @@ use lsl_core::local_clock;
 use serde_json::{Value, json};
 
 use crate::book::{Stage, Uid, Way};
-use crate::shell::state::{Numbers, Shared, State, name_of};
+use crate::shell::state::{Flow, Numbers, Shared, State, name_of};
 
 /// Returns what the relay does, as one object.
 pub(super) fn of(shared: &Shared) -> Value {
@@ -19,7 +19,14 @@ pub(super) fn of(shared: &Shared) -> Value {
             let readers = outlet.as_ref().map_or(0, |outlet| outlet.consumers().len());
             let stats = outlet.map(|outlet| outlet.stats()).unwrap_or_default();
             outlets.push(stats);
-            stream(state, (uid, stage, way), (readers, stats.dropped), now)
+            let kept = kept(shared, flow, uid);
+            stream(
+                state,
+                (uid, stage, way),
+                (readers, stats.dropped),
+                kept,
+                now,
+            )
         });
         let streams: Vec<Value> = streams.collect();
         json!({
@@ -31,14 +38,22 @@ pub(super) fn of(shared: &Shared) -> Value {
             "totals": shared.totals.status(outlets.iter()),
             "watchers": state.watchers.len(),
             "refused_streams": state.refused,
+            "history": shared.history.as_ref().map(|history| history.status()),
         })
     })
+}
+
+/// Returns the first number that history has of the numbering in use, and the one behind the last.
+fn kept(shared: &Shared, flow: Option<&Flow>, uid: &Uid) -> Option<(u64, u64)> {
+    let history = shared.history.as_ref()?;
+    history.numbers(uid, &flow?.generation?)
 }
 
 fn stream(
     state: &State,
     (uid, stage, way): (&Uid, Stage, Option<Way>),
     (readers, reader_dropped): (usize, u64),
+    kept: Option<(u64, u64)>,
     now: f64,
 ) -> Value {
     let info = state.book.info(uid);
@@ -63,6 +78,7 @@ fn stream(
         "lost_unknown": count(|numbers| &numbers.lost_unknown),
         "readers": readers,
         "reader_dropped": reader_dropped,
+        "history": kept.map(|(from, to)| json!({ "from": from, "to": to })),
         "clock_ms": clock.map(|clock| clock.offset_secs * 1e3),
         "u_ms": clock.map(|clock| clock.uncertainty_secs * 1e3),
     })

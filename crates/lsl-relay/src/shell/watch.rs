@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
 use crate::book::{Asker, Reason, Uid, Watch, WatcherId};
+use crate::rules::selects_for_peer;
 use crate::shell::audit;
 use crate::shell::limits::Who;
 use crate::shell::state::Shared;
@@ -120,11 +121,23 @@ impl Drop for Watching<'_> {
     }
 }
 
+/// Tells of the streams that only history has at the moment.
+fn tell_past(shared: &Arc<Shared>, outbox: &Outbox, query: Option<&Query>, asker: Asker) {
+    let uids = shared.history.as_ref().map(|history| history.uids());
+    for uid in uids.into_iter().flatten() {
+        let ended = shared.ended(&uid, asker);
+        if let Some(ended) = ended.filter(|it| selects_for_peer(query, &it.info)) {
+            let xml = ended.document(shared.id, false).into();
+            outbox.put(uid, News::Here(xml));
+        }
+    }
+}
+
 /// Serves a watcher until it leaves, or was told once.
 pub(super) async fn serve(
     shared: &Arc<Shared>,
     query: Option<Query>,
-    once: bool,
+    (once, past): (bool, bool),
     (peer, asker): (&Peer, Asker),
     mut duplex: Duplex,
 ) {
@@ -146,11 +159,15 @@ pub(super) async fn serve(
     if wait > 0.0 {
         tokio::time::sleep(Duration::from_secs_f64(wait)).await;
     }
+    if past {
+        tell_past(shared, &outbox, query.as_ref(), asker);
+    }
     shared.act(|state, _| {
         let outbox = Arc::clone(&outbox);
         state.watchers.insert(id, (asker.link, outbox));
         state.book.watch(id, Watch { asker, query });
     });
+
     let mut was_complete = false;
     let mut out = Vec::new();
     loop {

@@ -197,6 +197,17 @@ impl<T: Transmit> Fanout<T> {
         true
     }
 
+    /// Returns the bytes of the stored samples of the retained variant from there on.
+    pub fn bytes_from(&self, from: u64) -> usize {
+        let log = &self.logs[Self::RETAINED.index()];
+        log.bytes_between(from, log.end())
+    }
+
+    /// Returns the number up to which samples of the retained variant were stored, and are no more.
+    pub fn trimmed(&self) -> u64 {
+        self.logs[Self::RETAINED.index()].trimmed()
+    }
+
     /// Returns the first stored sample of the retained variant at or after `from`, or the number of the next one that
     /// is pushed.
     pub fn next_stored(&self, from: u64) -> u64 {

@@ -47,6 +47,10 @@ impl Substream for LinkSubstream {
         })
     }
 
+    fn set_history(&self, is_history: bool) {
+        (self.link).with(|state, _| state.mux.set_history(self.id, is_history));
+    }
+
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.link.with(|state, now| {
             let end = state.end(self.id)?;

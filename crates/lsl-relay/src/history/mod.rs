@@ -1,0 +1,54 @@
+//! What is kept of the past on disk: segments, which are recordings in XDF, with an index beside each. Nothing here
+//! opens a file. Spec: relay §9.
+
+mod catalog;
+mod index;
+mod numbers;
+mod plan;
+mod scan;
+mod segment;
+
+use std::fmt;
+use std::sync::Arc;
+
+use lsl_proto::wire::sequence::Generation;
+
+use crate::book::Uid;
+
+pub use catalog::{Catalog, Found, Part, Range, Segment, first_behind, last_arrived};
+pub use index::{ENTRY_BYTES, Entry, parse_index};
+pub use numbers::{GenerationId, NUMBERS_BYTES, Numbers};
+pub use plan::{Limits, Plan, Stored, plan};
+pub use scan::{read_chunk, scan};
+pub use segment::SegmentName;
+
+/// One numbering of a stream. In a segment it is a stream of its own.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Numbering {
+    /// Uid of the stream's origin.
+    pub uid: Uid,
+    /// Name of the numbering.
+    pub generation: Arc<str>,
+}
+
+impl Numbering {
+    /// Creates the name of a numbering.
+    pub fn new(uid: Uid, generation: &Generation) -> Self {
+        let generation = generation.as_str().into();
+        Self { uid, generation }
+    }
+
+    /// Returns the name of the numbering as peers write it.
+    pub fn generation(&self) -> Option<Generation> {
+        Generation::parse(self.generation.as_bytes())
+    }
+}
+
+impl fmt::Debug for Numbering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.uid, self.generation)
+    }
+}
+
+/// Element of a stream's header in a segment that has the name of its numbering.
+pub const GENERATION_ELEMENT: &str = "lsl_generation";

@@ -1,0 +1,193 @@
+//! Takes samples from the streams that are kept, and hands them to the thread that writes. Spec: relay §9.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lsl_core::relay::{Either, Frames, Tap, select2};
+use lsl_core::{StreamInfo, local_clock};
+use tokio::sync::mpsc::{Sender, UnboundedReceiver};
+
+use super::writer::{Job, Samples};
+use super::{History, lock_of, unix_now};
+use crate::book::Uid;
+use crate::history::Numbering;
+use crate::shell::state::Shared;
+use crate::shell::tap::Kept;
+
+/// A numbering that is kept.
+#[derive(Debug)]
+struct Keeping {
+    numbering: Arc<Numbering>,
+    info: Arc<StreamInfo>,
+    tap: Tap,
+    /// When the oldest sample that waits was seen, in seconds since 1970.
+    since: Option<f64>,
+    missed: u64,
+    /// Whether a rule lets go of it.
+    is_over: bool,
+}
+
+/// Keeps what is tapped, until the history ends.
+pub(in crate::shell) async fn collect(
+    shared: Arc<Shared>,
+    history: Arc<History>,
+    mut news: UnboundedReceiver<Kept>,
+) {
+    let Some(jobs) = lock_of(&history.jobs).take() else {
+        return;
+    };
+    let mut all: HashMap<Uid, Vec<Keeping>> = HashMap::new();
+    let mut offsets_at = 0.0;
+    let mut is_ending = false;
+    let mut turn = TURN;
+    while !is_ending {
+        let next = select2(tokio::time::sleep(turn), history.stop.notified()).await;
+        is_ending = matches!(next, Either::Second(()));
+        let mut passed = 0;
+        while let Ok(news) = news.try_recv() {
+            take(&history, &mut all, news);
+        }
+        let is_stopped = history.state().stopped.is_some();
+        for keepings in all.values_mut() {
+            for keeping in keepings.iter_mut() {
+                if !is_stopped {
+                    passed += keeping.pass_on(&history, &jobs, is_ending).await;
+                }
+            }
+            keepings.retain(|keeping| {
+                let is_over = keeping.is_over || keeping.tap.end().is_some();
+                let goes = is_over && keeping.tap.waiting_bytes() == 0;
+                if goes {
+                    history.state().live.remove(&keeping.numbering);
+                }
+                !goes
+            });
+        }
+        all.retain(|_, keepings| !keepings.is_empty());
+        // Outlets let go what is not taken soon.
+        turn = if passed < MUCH_BYTES {
+            TURN
+        } else {
+            SHORT_TURN
+        };
+        let now = local_clock();
+        if now >= offsets_at {
+            offsets_at = now + OFFSET_SECS;
+            tell_offsets(&shared, &all, &jobs).await;
+        }
+        // It looks at the clock, if it has nothing else to do.
+        let _ = jobs.try_send(Job::Look);
+    }
+    // The thread finishes the segment when nobody sends any more.
+    drop(jobs);
+}
+
+fn take(history: &History, all: &mut HashMap<Uid, Vec<Keeping>>, news: Kept) {
+    match news {
+        Kept::Begin(uid, tap) => {
+            let Some(generation) = tap.generation() else {
+                return;
+            };
+            let numbering = Arc::new(Numbering::new(Uid::clone(&uid), &generation));
+            history.state().live.insert(Arc::clone(&numbering));
+            all.entry(uid).or_default().push(Keeping {
+                numbering,
+                info: Arc::new(tap.info().clone()),
+                tap,
+                since: None,
+                missed: 0,
+                is_over: false,
+            });
+        }
+        // Its outlet ends, too, and the tap tells.
+        Kept::Gone(uid) => tracing::debug!("stream {uid} of the history is over"),
+        Kept::Stop(uid) => {
+            for keeping in all.get_mut(&uid).into_iter().flatten() {
+                keeping.is_over = true;
+            }
+        }
+    }
+}
+
+impl Keeping {
+    /// Passes on what waits, if it is enough or has waited for long. Returns the number of bytes.
+    async fn pass_on(&mut self, history: &History, jobs: &Sender<Job>, is_ending: bool) -> usize {
+        let mut waiting = self.tap.waiting_bytes();
+        if waiting == 0 {
+            self.since = None;
+            return 0;
+        }
+        let now = unix_now();
+        let mut arrival = *self.since.get_or_insert(now);
+        let is_due = is_ending || self.is_over || now - arrival >= CHUNK_SECS || now < arrival;
+        let is_due = is_due || self.tap.end().is_some();
+        let mut passed = 0;
+        while waiting >= CHUNK_BYTES || is_due && waiting > 0 {
+            // Without a place for them samples stay where they are.
+            let Ok(place) = jobs.reserve().await else {
+                break;
+            };
+            let mut frames = Frames::default();
+            if !self.tap.read(CHUNK_BYTES, &mut frames) {
+                break;
+            }
+            passed += frames.bytes.len();
+            let missed = self.tap.missed();
+            history
+                .dropped
+                .fetch_add(missed - self.missed, Ordering::Relaxed);
+            self.missed = missed;
+            place.send(Job::Samples(Samples {
+                numbering: Arc::clone(&self.numbering),
+                info: Arc::clone(&self.info),
+                frames,
+                arrival,
+            }));
+            arrival = now;
+            waiting = self.tap.waiting_bytes();
+        }
+        self.since = (waiting > 0).then_some(arrival);
+        passed
+    }
+}
+
+/// Has the clocks of the sources written down, and goes on asking for them.
+async fn tell_offsets(shared: &Arc<Shared>, all: &HashMap<Uid, Vec<Keeping>>, jobs: &Sender<Job>) {
+    let mut offsets = Vec::new();
+    shared.act(|state, now| {
+        for (uid, keepings) in all {
+            let way = state.book.way(uid);
+            state.clocks.machine.asked(uid, None, way, now);
+            let Some(clock) = state.clocks.machine.estimate(uid, now) else {
+                continue;
+            };
+            let offset = clock.offset_secs;
+            for keeping in keepings {
+                offsets.push(Job::Offset {
+                    numbering: Arc::clone(&keeping.numbering),
+                    time: now + offset,
+                    value: -offset,
+                });
+            }
+        }
+    });
+    for offset in offsets {
+        if jobs.send(offset).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Time between looks at what has come, and while there is much of it.
+const TURN: Duration = Duration::from_millis(200);
+const SHORT_TURN: Duration = Duration::from_millis(20);
+const MUCH_BYTES: usize = 512 << 10;
+
+/// Bytes of samples of a stream, or seconds of them, that make a chunk. Spec: relay §9.
+const CHUNK_BYTES: usize = 64 << 10;
+const CHUNK_SECS: f64 = 5.0;
+
+/// Time in seconds between measurements of a clock that are written down.
+const OFFSET_SECS: f64 = 5.0;
