@@ -191,6 +191,12 @@ impl Context {
         self.shared.lost.get()
     }
 
+    /// Has searches find also streams that are over and of which only a relay has something, and inlets read through
+    /// relays first, as those may have more of the past than outlets. Call it before the first search. Spec: relay §9.
+    pub fn include_past(&self) {
+        self.relays().include_past();
+    }
+
     /// What relays tell of.
     pub(crate) fn relays(&self) -> &Relays {
         self.shared.relays.get()

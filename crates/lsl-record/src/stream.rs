@@ -51,6 +51,7 @@ pub(crate) async fn record(common: Common, live: Arc<Live>, advert: Advert) {
         offset: None,
         stamps: Stamps::Raw,
         has_header: false,
+        has_ended: false,
         alien_reported: false,
         arrived: Arrived::default(),
     };
@@ -98,6 +99,8 @@ struct StreamTask {
     /// Treatment of timestamps that the header states.
     stamps: Stamps,
     has_header: bool,
+    /// Whether the last connection had all of a stream that is over.
+    has_ended: bool,
     alien_reported: bool,
     /// Samples that may still be taken after the end if timestamps do not decide it.
     arrived: Arrived,
@@ -127,6 +130,11 @@ impl StreamTask {
                 Over::Lost(error, refused) => (error, refused),
             };
             self.note_key_changes().await;
+            if std::mem::take(&mut self.has_ended) {
+                // Nothing is missing, and nothing comes.
+                self.live.lock().state = StreamState::Done;
+                return;
+            }
             self.leave(&error, refused);
             match self.find_again().await {
                 Some(advert) => (self.info, self.sender) = (advert.info, advert.sender),
@@ -260,6 +268,7 @@ impl StreamTask {
         match over {
             Ok(()) => Over::Stopped,
             Err(error) => {
+                self.has_ended = self.has_header && inlet.has_ended();
                 let refused = inlet.last_security_error();
                 Over::Lost(error, refused)
             }
@@ -272,6 +281,8 @@ impl StreamTask {
         let opening = first(inlet.open(OPEN_LIMIT), overtaken);
         match unless_halted(&mut halt, opening).await {
             None => return Ok(()),
+            // All of a stream that is over came before anybody could look.
+            Some(Some(Err(_))) if inlet.has_ended() => {}
             Some(opened) => opened.unwrap_or_else(|| {
                 let reason = "its outlet does not answer, and there is another one".to_owned();
                 Err(Error::Lost { reason })

@@ -134,6 +134,53 @@ impl Config {
     }
 }
 
+impl HistoryConfig {
+    /// Returns the usual settings of a history in this folder.
+    pub fn at(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            max_age_secs: 600.0,
+            max_bytes: 20 << 30,
+            min_free_bytes: 1 << 30,
+            recipients: Vec::new(),
+            identity: None,
+        }
+    }
+}
+
+/// Parses `10min` to seconds.
+///
+/// # Errors
+/// A text that says what is expected.
+pub fn age(text: &str) -> Result<f64, String> {
+    const UNITS: [(&str, u64); 4] = [("min", 60), ("s", 1), ("h", 3600), ("d", 86_400)];
+    let secs = scaled(text, &UNITS, "a time such as 30s, 10min, 1h or 2d")?;
+    Ok(f64::from(u32::try_from(secs).unwrap_or(u32::MAX)))
+}
+
+/// Parses `20GiB` to bytes.
+///
+/// # Errors
+/// A text that says what is expected.
+pub fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 4] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+    ];
+    scaled(text, &UNITS, "a size such as 512MiB, 20GiB or 1TiB")
+}
+
+/// Parses a whole number above 0 with a unit.
+fn scaled(text: &str, units: &[(&str, u64)], what: &str) -> Result<u64, String> {
+    let value = units.iter().find_map(|(unit, scale)| {
+        let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        number.checked_mul(*scale).filter(|value| *value > 0)
+    });
+    value.ok_or_else(|| format!("{text:?} is not {what}"))
+}
+
 /// Returns a relay that people named as `HOST:PORT`.
 ///
 /// # Errors

@@ -28,6 +28,10 @@ pub(crate) struct List {
     #[arg(long)]
     watch: bool,
 
+    /// Show also streams that are over, and of which a relay keeps something
+    #[arg(long)]
+    past: bool,
+
     /// Print JSON: one array, or with --watch one object a line
     #[arg(long)]
     json: bool,
@@ -43,6 +47,7 @@ Examples:
   lsl list                                   everything in this session
   lsl list \"type='EEG' and channel_count>8\"  only some
   lsl list --watch                           what comes and goes
+  lsl list --past                            what was there, too, as far as a relay keeps it
   lsl list --json | jq -r .[].name           for programs
 
 Streams marked 'duplicate' have the same name and source id as another one: receivers cannot tell
@@ -72,6 +77,9 @@ struct Change<'a> {
 
 impl List {
     pub(crate) fn run(&self, context: &Context) -> Outcome {
+        if self.past {
+            context.include_past();
+        }
         let selector = match &self.predicate {
             Some(text) => predicate(text)?,
             None => Selector::all(),
@@ -206,10 +214,23 @@ fn write_table(streams: &[Described], out: &mut impl Write) -> io::Result<()> {
             stream.addresses().first().map_or("-", String::as_str),
             &encryption::cell(stream.encryption.as_ref()),
             &age_secs(stream).map_or_else(|| "-".into(), age),
-            if duplicate { "duplicate" } else { "" },
+            &match stream.ended {
+                Some(_) => ended(stream),
+                None if duplicate => "duplicate".to_owned(),
+                None => String::new(),
+            },
         ]);
     }
     table.write(out, "")
+}
+
+/// Returns how long a stream has been over.
+fn ended(stream: &Described) -> String {
+    let now = lsl_platform::clock::utc_now().as_secs();
+    let secs = now.saturating_sub(stream.ended.unwrap_or(now));
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let secs = secs as f64;
+    format!("ended {} ago", age(secs))
 }
 
 /// Returns the seconds since the outlet was made, if it was made on this host: other hosts' clocks

@@ -33,7 +33,7 @@ use self::running::Running;
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::RecipientArgs;
 use crate::interrupt::Stop;
-use crate::streams::select::{past, seconds};
+use crate::streams::select::{past, seconds, since};
 use crate::ui::notice::note;
 
 #[derive(Debug, Args)]
@@ -68,6 +68,11 @@ pub(crate) struct Record {
     /// have as much as their RetainSeconds says
     #[arg(long, value_name = "PAST", value_parser = past)]
     history: Option<History>,
+
+    /// Begin each stream so long ago, as 30s or 10min, at a time, as 2026-11-22T08:31:56Z, or with all there is:
+    /// start. Relays that keep a history have that; of streams that are over, too
+    #[arg(long, value_name = "WHEN", value_parser = since, conflicts_with = "history")]
+    since: Option<History>,
 
     /// End after this many seconds
     #[arg(long, value_name = "SECS", value_parser = seconds)]
@@ -208,6 +213,7 @@ Examples:
   lsl record BioSemi type=Markers -o sub1.xdf --duration 600
   lsl record --require type=EEG --watch type=Markers -o run.xdf
   lsl record --history 30s -o today.xdf                what happened before the start, too
+  lsl record --since 10min -o today.xdf                the same, from a relay that keeps a history
   lsl record --participant P003 --task rest            sub-P003/ses-S001/eeg/sub-P003_..._eeg.xdf
   lsl record -o 'exp%n/%p_%b.xdf' --root /data         LabRecorder's templates
   lsl record -r age1... -o sub1.xdf.age                encrypted on its way to the disk
@@ -245,6 +251,9 @@ impl Record {
     }
 
     fn record(&self, context: &Context) -> Outcome {
+        if self.since.is_some() {
+            context.include_past();
+        }
         let wishes = self.wishes()?;
         let plan = self.plan()?;
         if let Some(address) = &self.remote.rcs {
@@ -360,7 +369,7 @@ impl Record {
         Ok(Plan {
             timeout_secs: self.timeout,
             duration_secs: self.duration,
-            history: self.history.unwrap_or_default(),
+            history: self.history.or(self.since).unwrap_or_default(),
             sync_secs: self.safety.sync,
             buffer_secs: self.safety.buffer,
             min_free: self.safety.min_free,

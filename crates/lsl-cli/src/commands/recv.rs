@@ -5,14 +5,14 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use clap::{Args, ValueEnum};
 use lsl_core::{
     ChannelFormat, Context, ErrorKind, History, Inlet, InletStats, LostSamples, ProcessingOptions,
-    Timeout, local_clock,
+    StreamInfo, Timeout, local_clock,
 };
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::{LONGEST_NAP, Stop};
 use crate::streams::encryption::{self, Proved};
 use crate::streams::link;
-use crate::streams::select::{StreamArgs, past, seconds};
+use crate::streams::select::{StreamArgs, past, seconds, since};
 use crate::ui::notice::note;
 use crate::ui::text::{printable, rate};
 use crate::ui::value::{Shown, write_csv_text};
@@ -31,6 +31,11 @@ pub(crate) struct Recv {
     /// RetainSeconds says
     #[arg(long, value_name = "PAST", value_parser = past)]
     history: Option<History>,
+
+    /// Begin so long ago, as 30s or 10min, at a time, as 2026-11-22T08:31:56Z, or with all there is: start. Relays
+    /// that keep a history have that; of streams that are over, too
+    #[arg(long, value_name = "WHEN", value_parser = since, conflicts_with = "history")]
+    since: Option<History>,
 
     /// End after this many samples
     #[arg(long, short = 'n', value_name = "N")]
@@ -67,6 +72,7 @@ Examples:
   lsl recv BioSemi --output csv --duration 60 > minute.csv
   lsl recv type=Markers -o jsonl | jq -r .v[0]
   lsl recv BioSemi --history 10s                what happened before, too
+  lsl recv BioSemi --since 10min                the same, also from a relay that keeps it on disk
 
 Floats are printed with the fewest digits that read back as the same number; in JSON, what is no
 finite number is the text \"nan\", \"inf\" or \"-inf\". Strings that are no UTF-8 are repaired. A stream
@@ -75,6 +81,9 @@ Exit status 4 when the stream is lost for good.";
 
 impl Recv {
     pub(crate) fn run(&self, context: &Context) -> Outcome {
+        if self.since.is_some() {
+            context.include_past();
+        }
         let info = self.stream.find(context)?;
         if info.channel_count() == 0 {
             return Err(Failure::Usage(
@@ -89,13 +98,18 @@ impl Recv {
         let mut builder = Inlet::builder(&info)
             .context(context)
             .processing(processing)
-            .recover(!self.no_recover);
-        if let Some(past) = self.history {
+            .recover(!self.no_recover && !self.is_over(&info))
+            // The end of one that is over comes at once.
+            .samples_first(self.is_over(&info));
+        if let Some(past) = self.history.or(self.since) {
             builder = builder.history(past);
         }
         let inlet = builder.create()?;
-        link::open(&inlet, self.stream.timeout())
-            .map_err(|failure| failure.context("connecting to the stream"))?;
+        match link::open(&inlet, self.stream.timeout()) {
+            // All of it came before anybody could look.
+            Err(Failure::Lost(_)) if inlet.has_ended() => {}
+            opened => opened.map_err(|failure| failure.context("connecting to the stream"))?,
+        }
         let stop = Stop::install()?;
         note(format_args!(
             "Receiving {} from {}: {} x {}, {}. Ctrl-C ends.",
@@ -126,6 +140,11 @@ impl Recv {
                 Err(Failure::Usage("the stream has no channel format".into()))
             }
         }
+    }
+
+    /// Whether only the past is left of a stream.
+    fn is_over(&self, info: &StreamInfo) -> bool {
+        self.since.is_some() && info.relay_advert().is_some_and(|it| it.ended.is_some())
     }
 
     fn receive<T: Shown>(&self, inlet: &Inlet, stop: &Stop) -> Outcome {
@@ -179,6 +198,10 @@ impl Recv {
                 Err(error) => {
                     watch.look(&inlet.stats(), &inlet.take_gaps(usize::MAX));
                     watch.look_at_encryption(inlet.last_security_error());
+                    if error.kind() == ErrorKind::Lost && inlet.has_ended() {
+                        note("The stream is over, and this was all of it.");
+                        return Ok(());
+                    }
                     return Err(error.into());
                 }
             };

@@ -13,8 +13,8 @@ use lsl_core::secure::trust::TrustList;
 use lsl_core::{Context, Error, local_clock};
 use lsl_platform::notify::{ServiceState, notify};
 use lsl_platform::termination::{catch_hangup, take_hangup};
-use lsl_relay::config::{Config, DEFAULT_PORT, target};
-use lsl_relay::shell::Relay as Running;
+use lsl_relay::config::{Config, DEFAULT_PORT, HistoryConfig, target};
+use lsl_relay::shell::{Relay as Running, StartError};
 
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
@@ -44,6 +44,18 @@ pub(crate) struct Relay {
     #[arg(long, value_name = "ADDR,ADDR", value_delimiter = ',')]
     between: Vec<IpAddr>,
 
+    /// Keep the past of all streams in this folder, for `--since` of `lsl recv` and `lsl record`
+    #[arg(long, value_name = "DIR")]
+    history: Option<PathBuf>,
+
+    /// How old what is kept becomes, as 10min or 2d [default: 10min]
+    #[arg(long, value_name = "AGE", value_parser = lsl_relay::config::age)]
+    history_age: Option<f64>,
+
+    /// How large what is kept becomes, as 20GiB [default: 20GiB]
+    #[arg(long, value_name = "SIZE", value_parser = lsl_relay::config::size)]
+    history_size: Option<u64>,
+
     /// File with the rules [default: $LSL_RELAY_CONFIG, or lsl-relay.toml in ~/lsl_api or /etc/lsl_api]
     #[arg(long = "relay-config", value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -67,6 +79,7 @@ Examples:
   lsl relay --listen 127.0.0.1:16570      for this machine alone: needs no key
   lsl relay --connect lab2.example.org    and a link to the relay there, for the streams of both
   lsl relay --between 10.1.0.5,10.2.0.5   two networks of this machine see the streams of each other
+  lsl relay --history /data/lsl           and keep the last 10 min: `lsl recv EEG --since 5min`
   lsl relay status                        what does it serve, and to whom?
   lsl relay check                         does every link work, and if not, why?
 
@@ -78,7 +91,8 @@ lsl_api.cfg, and every program there that uses this library finds and reads what
 Both ends need a key (`lsl key init`) and trust each other: there `lsl trust add relay KEY --role relay`, here
 `lsl trust add laptop KEY`. Each stream is read once, however many read it here.
 
-Exit status: 0 ended by a signal; 1 the port is taken; 2 wrong usage or configuration; 5 encryption does not allow it.";
+Exit status: 0 ended by a signal; 1 the port is taken; 2 wrong usage or configuration; 4 history cannot be kept there;
+5 encryption does not allow it.";
 
 impl Relay {
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
@@ -105,7 +119,10 @@ impl Relay {
         let host = host_name();
         let name = self.name.as_deref().unwrap_or(&host);
         let relay = Running::start(context, &config, name, self.insecure.clone());
-        let mut relay = relay.map_err(|error| failed(&error, &config))?;
+        let mut relay = relay.map_err(|error| match error {
+            StartError::Relay(error) => failed(&error, &config),
+            StartError::Store(text) => Failure::Lost(text),
+        })?;
         let addresses: Vec<_> = relay
             .addresses()
             .iter()
@@ -168,6 +185,23 @@ impl Relay {
         if !self.between.is_empty() {
             config.between.clone_from(&self.between);
         }
+        if let Some(dir) = &self.history {
+            match &mut config.history {
+                Some(history) => history.dir.clone_from(dir),
+                none => *none = Some(HistoryConfig::at(dir.clone())),
+            }
+        }
+        match &mut config.history {
+            Some(history) => {
+                history.max_age_secs = self.history_age.unwrap_or(history.max_age_secs);
+                history.max_bytes = self.history_size.unwrap_or(history.max_bytes);
+            }
+            None if self.history_age.is_some() || self.history_size.is_some() => {
+                let text = "--history-age and --history-size go with --history DIR";
+                return Err(Failure::Usage(text.to_owned()));
+            }
+            None => {}
+        }
         Ok(config)
     }
 }
@@ -180,7 +214,6 @@ fn parse(file: Option<&Path>, text: &str, trust: &TrustList) -> Outcome<Config> 
     // Nothing that somebody asked for is left out in silence.
     let later = [
         ("[local] plaintext", config.plaintext.is_some()),
-        ("[history]", config.history.is_some()),
         ("[engine]", config.engine.is_some()),
     ];
     if let Some((key, _)) = later.iter().find(|(_, is_set)| *is_set) {

@@ -34,6 +34,8 @@ pub(crate) struct Described {
     pub(crate) encryption: Option<Claimed>,
     /// Relays that it came through, nearest to its origin first; null if it comes from its outlet.
     pub(crate) relays: Option<Vec<String>>,
+    /// When its last samples came, in seconds since 1970, if it is over; else null.
+    pub(crate) ended: Option<u64>,
     /// What people call them, in the same order; their ids before that is known.
     #[serde(skip)]
     pub(crate) relay_names: Vec<String>,
@@ -61,6 +63,7 @@ impl From<&StreamInfo> for Described {
             v6_service_port: info.v6_service_port(),
             encryption: Claimed::of(info),
             relays: info.relay_advert().map(|advert| advert.path),
+            ended: info.relay_advert().and_then(|advert| advert.ended),
             relay_names: (info.relay_advert()).map_or_else(Vec::new, |advert| advert.path),
         }
     }

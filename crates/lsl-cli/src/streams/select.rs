@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lsl_core::{Context, ContinuousResolver, History, Selector, StreamInfo, Timeout};
+use lsl_platform::calendar::Date;
 use lsl_proto::query::Query;
 
 use super::describe::Described;
@@ -183,6 +184,58 @@ pub(crate) fn past(text: &str) -> Result<History, String> {
     seconds(number).map(|secs| History::Seconds(secs * unit_secs))
 }
 
+/// Reads from the command line since when samples are wanted: so long ago, or a time.
+pub(crate) fn since(text: &str) -> Result<History, String> {
+    if text == "start" {
+        return Ok(History::Oldest);
+    }
+    let now = lsl_platform::clock::utc_now().as_secs_f64();
+    match unix_time(text) {
+        Some(time) if time > now => Err(format!("{text} is yet to come")),
+        Some(time) => Ok(History::Seconds(now - time)),
+        None if text == "all" => Err("write 10s, 5min, 1h or start".to_owned()),
+        None => past(text),
+    }
+    .map_err(|error| {
+        if text.contains(['T', ':']) {
+            "write a time as 2026-11-22T08:31:56Z or 2026-11-22T08:31:56+01:00".to_owned()
+        } else {
+            error.replace(" or all", " or start")
+        }
+    })
+}
+
+/// Returns the seconds since 1970 of a time in RFC 3339.
+fn unix_time(text: &str) -> Option<f64> {
+    let (date, time) = text.split_once(['T', 't', ' '])?;
+    let days = date
+        .parse::<Date>()
+        .ok()?
+        .days_since("1970-01-01".parse().ok()?);
+    let (time, zone_secs) = if let Some(time) = time.strip_suffix(['Z', 'z']) {
+        (time, 0.0)
+    } else {
+        let (time, zone) = time.split_at_checked(time.rfind(['+', '-'])?)?;
+        let secs = of_day(&format!("{}:00", zone.get(1..)?))?;
+        (time, if zone.starts_with('-') { -secs } else { secs })
+    };
+    Some(f64::from(days) * 86_400.0 + of_day(time)? - zone_secs)
+}
+
+/// Returns the seconds of `HH:MM:SS`, perhaps with a fraction.
+fn of_day(text: &str) -> Option<f64> {
+    let mut parts = text.split(':');
+    let mut part = |digits: usize, most: f64| {
+        let text = parts.next()?;
+        let is_number = text.bytes().all(|it| it.is_ascii_digit() || it == b'.');
+        let is_long = text.split('.').next()?.len() == digits;
+        let value: f64 = text.parse().ok().filter(|_| is_number && is_long)?;
+        (value < most).then_some(value)
+    };
+    let secs = part(2, 24.0)? * 3600.0 + part(2, 60.0)? * 60.0 + part(2, 61.0)?;
+    parts.next().is_none().then_some(secs)
+}
+
 /// Returns whether the text behind `KEY=` is a value, not the rest of a predicate.
 fn is_literal(value: &str) -> bool {
     !value.is_empty()
@@ -347,6 +400,14 @@ mod tests {
         assert_eq!(past("10s"), Ok(History::Seconds(10.0)));
         assert_eq!(past("1.5min"), Ok(History::Seconds(90.0)));
         assert_eq!(past("2h"), Ok(History::Seconds(7200.0)));
+        assert_eq!(since("start"), Ok(History::Oldest));
+        assert_eq!(since("10min"), Ok(History::Seconds(600.0)));
+        assert!(since("all").is_err() && since("9999-01-01T00:00:00Z").is_err());
+        let Ok(History::Seconds(secs)) = since("2026-11-22T09:31:56+01:00") else {
+            panic!("a time");
+        };
+        let now = lsl_platform::clock::utc_now().as_secs_f64();
+        assert!((now - secs - 1_795_336_316.0).abs() < 10.0, "{secs}");
         for text in ["", "s", "10 s", "10d", "-1s", "nan", "inf"] {
             assert!(past(text).is_err(), "{text}");
         }

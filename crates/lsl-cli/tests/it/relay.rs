@@ -225,11 +225,11 @@ fn a_reader_that_rules_name_no_more_is_ended_and_audited() {
 #[test]
 fn what_cannot_be_done_is_refused_and_nobody_is_no_relay() {
     let lab = Lab::new();
-    let file = lab.write("lsl-relay.toml", "[history]\ndir = \"past\"\n");
+    let file = lab.write("lsl-relay.toml", "[local]\nplaintext = \"type='EEG'\"\n");
     let refused = lab.run(&["relay", "--listen", "127.0.0.1:0", "--relay-config", &file]);
     assert_eq!(refused.status, Some(2));
     assert!(
-        refused.stderr.contains("has no [history] yet"),
+        refused.stderr.contains("has no [local] plaintext yet"),
         "{refused:?}"
     );
     let unknown = lab.write("lsl-relay.toml", "\n[relay]\nlisten_at = []\n");
@@ -436,4 +436,129 @@ fn a_service_says_that_it_is_ready_and_ends_links_and_feeds_within_two_seconds()
     relay.wait().ok();
     let secs = local_clock() - began;
     assert!(secs < 2.0, "{secs}");
+}
+
+/// A program elsewhere, which knows of this relay and sees no stream itself.
+fn elsewhere(near: &Lab, port: u16) -> (Lab, String) {
+    let far = Lab::new();
+    let settings = |lab: &Lab| std::fs::read_to_string(lab.path("lsl_api.cfg")).unwrap();
+    let near = settings(near);
+    let (_, session) = near.split_once("SessionID = ").unwrap();
+    let config = format!("{}Relay = {{127.0.0.1:{port}}}\n", settings(&far));
+    far.write("lsl_api.cfg", &config);
+    (far, session.trim().to_owned())
+}
+
+fn counter(count: &str) -> Vec<&str> {
+    let shape = ["gen", "--name", "Count", "--format", "int32"];
+    let speed = [
+        "--rate",
+        "1000",
+        "--pattern",
+        "counter",
+        "--count",
+        count,
+        "--wait",
+    ];
+    [&shape[..], &speed].concat()
+}
+
+#[test]
+fn what_a_relay_keeps_is_listed_read_and_recorded_when_its_stream_is_over() {
+    let near = Lab::new();
+    let (port, folder) = (free_port(), near.path("history"));
+    let folder = &*folder;
+    let listen = format!("127.0.0.1:{port}");
+    let relay = ["relay", "--listen", &listen, "--history", folder];
+    let _relay = near.start(&relay);
+    // The history is its reader.
+    near.start(&counter("500")).wait().ok();
+    let (far, session) = elsewhere(&near, port);
+    let run = |arguments: &[&str]| far.run(&[&["--session", &session], arguments].concat());
+    let deadline = local_clock() + 20.0;
+    let ended = loop {
+        let listed = run(&["list", "--past", "--json", "--timeout", "0.5"]);
+        let listed: Option<Value> = serde_json::from_str(&listed.stdout).ok();
+        let stream = listed.and_then(|it| it.get(0).cloned());
+        if let Some(ended) = stream.filter(|it| it["ended"].is_u64()) {
+            break ended;
+        }
+        assert!(local_clock() < deadline);
+    };
+    assert_eq!(ended["name"], "Count");
+    assert_eq!(run(&["list", "--timeout", "0.5"]).status, Some(3));
+    let received = run(&["recv", "Count", "-o", "jsonl", "--since", "start"]).ok();
+    let values = received.json_lines().into_iter();
+    let values = values.map(|line| line["v"][0].clone());
+    assert!(values.eq((0..500).map(Value::from)), "{received:?}");
+    let file = far.path("late.xdf");
+    let to = &*file;
+    let options = [
+        "record",
+        "Count",
+        "--since",
+        "1h",
+        "-o",
+        to,
+        "--duration",
+        "2",
+    ];
+    run(&options).ok();
+    let file = std::fs::read(&file).unwrap();
+    let loaded = lsl_xdf::load(&file[..]).unwrap();
+    // Eight channels have the same.
+    let expected: Vec<i32> = (0..500 * 8).map(|n| n / 8).collect();
+    assert_eq!(loaded.streams[0].values, expected.into());
+    // There is nothing that could be kept in a file.
+    let beside = near.path("lsl_api.cfg");
+    let beside = &*beside;
+    let refused = near.run(&["relay", "--listen", "127.0.0.1:0", "--history", beside]);
+    assert_eq!(refused.status, Some(4), "{refused:?}");
+    let usage = near.run(&["relay", "--listen", "127.0.0.1:0", "--history-age", "1h"]);
+    assert_eq!(usage.status, Some(2), "{usage:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_relay_that_is_killed_loses_nothing_of_what_its_sources_still_have() {
+    let near = Lab::new();
+    let (port, folder) = (free_port(), near.path("history"));
+    let folder = &*folder;
+    let listen = format!("127.0.0.1:{port}");
+    let relay = ["relay", "--listen", &listen, "--history", folder];
+    let mut running = near.start(&relay);
+    let _generator = near.start(&counter("1000000"));
+    let kept = || {
+        let port = port.to_string();
+        let status = near.run(&["relay", "status", "--port", &port, "--json"]);
+        let status: Option<Value> = serde_json::from_str(&status.stdout).ok();
+        status.and_then(|it| it["streams"][0]["history"]["to"].as_u64())
+    };
+    let mut last = 0;
+    for _ in 0..3 {
+        let deadline = local_clock() + 30.0;
+        while kept().is_none_or(|end| end <= last) {
+            assert!(local_clock() < deadline, "{:?} after {last}", kept());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        last = kept().unwrap_or(last);
+        running.signal("KILL");
+        running.wait();
+        running = near.start(&relay);
+    }
+    let (far, session) = elsewhere(&near, port);
+    let count = (last + 3000).to_string();
+    let options = [
+        "recv", "Count", "-o", "jsonl", "--since", "start", "--count", &count,
+    ];
+    let received = far
+        .run(&[&["--session", &*session], &options[..]].concat())
+        .ok();
+    let values = received.json_lines().into_iter();
+    let values = values.map(|line| line["v"][0].clone());
+    assert!(
+        values.eq((0..last + 3000).map(Value::from)),
+        "{}",
+        received.stderr
+    );
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub(crate) struct Relays {
     failures: Mutex<HashMap<u32, Failures>>,
     /// Of searches that ask a relay alone: it lets a program have few of them.
     turns: Arc<Semaphore>,
+    /// Whether streams are wanted that are over, and the past of others.
+    past: AtomicBool,
 }
 
 /// Failures of one relay, for the log.
@@ -65,11 +68,22 @@ impl Default for Relays {
             watches: Mutex::default(),
             failures: Mutex::default(),
             turns: Arc::new(Semaphore::new(MAX_ASKING)),
+            past: AtomicBool::new(false),
         }
     }
 }
 
 impl Relays {
+    /// Has all that is asked from now on include the past.
+    pub(crate) fn include_past(&self) {
+        self.past.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the past is wanted, which relays have.
+    pub(crate) fn want_past(&self) -> bool {
+        self.past.load(Ordering::Relaxed)
+    }
+
     /// Returns the ways to the stream with this uid.
     pub(crate) fn ways_to(&self, uid: &[u8]) -> Vec<RelayWay> {
         lock_ignoring_poison(&self.ways).of(uid)
@@ -218,7 +232,7 @@ pub(crate) async fn follow(context: Context, relay: u32, search: Arc<Monitor<Sea
         };
         let request = WatchRequest {
             once: true,
-            past: false,
+            past: context.relays().want_past(),
             query,
         };
         let asking = ask_once(context.clone(), relay, request, Arc::downgrade(&search));
@@ -307,7 +321,10 @@ fn show(directory: &Monitor<Directory>, relay: u32, since: u64, search: &Monitor
 
 /// Keeps a directory up to date for ever.
 async fn watch(context: Context, relay: u32, directory: Arc<Monitor<Directory>>) {
-    let request = WatchRequest::default();
+    let request = WatchRequest {
+        past: context.relays().want_past(),
+        ..WatchRequest::default()
+    };
     let mut failures = 0;
     loop {
         let mut has_begun = false;

@@ -1,5 +1,5 @@
 //! Ways of an inlet to its stream: the outlet itself, and relays that know it. The outlet comes first, a relay only
-//! if that takes long. Spec: relay §5.2.
+//! if that takes long; the other way round where the past is wanted. Spec: relay §5.2, §9.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -61,6 +61,8 @@ impl InletShared {
         let relays = self.context.relays().ways_to(attempt.info.uid_bytes());
         let relays = relays.into_iter().map(Way::Relay);
         match direct {
+            // The outlet has less of the past.
+            Ok(direct) if self.context.relays().want_past() => Ok(relays.chain([direct]).collect()),
             Ok(direct) => Ok(std::iter::once(direct).chain(relays).collect()),
             Err(error) => {
                 let ways: Vec<_> = relays.collect();

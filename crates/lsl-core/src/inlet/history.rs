@@ -171,6 +171,12 @@ impl Inlet {
         self.shared.feed.lock().feed.position()
     }
 
+    /// Returns whether the stream is over and all that a relay kept of it was received. It is lost then, too.
+    /// Spec: relay §9.
+    pub fn has_ended(&self) -> bool {
+        self.shared.feed.lock().feed.has_ended()
+    }
+
     /// Returns the oldest losses that were not returned before, at most so many: between which samples, how many
     /// and why. The inlet keeps 1,024; how many older ones it forgot is in
     /// [`InletStats::gaps_forgotten`](crate::InletStats::gaps_forgotten).

@@ -12,6 +12,8 @@ pub struct RelayAdvert {
     pub origin: Vec<u8>,
     /// Ids of the relays it came through, the one nearest to the origin first.
     pub path: Vec<String>,
+    /// When the last samples came, in seconds since 1970, of a stream that is over.
+    pub ended: Option<u64>,
 }
 
 impl StreamInfo {
@@ -27,6 +29,9 @@ impl StreamInfo {
         Some(RelayAdvert {
             origin: value(b"origin").to_vec(),
             path: path.map(str::to_owned).collect(),
+            ended: std::str::from_utf8(value(b"ended"))
+                .ok()
+                .and_then(|it| it.parse().ok()),
         })
     }
 
@@ -87,13 +92,14 @@ mod tests {
         info.desc_mut().append_child("channels");
         assert_eq!(info.relay_advert(), None);
         let text = String::from_utf8(info.to_xml()).unwrap();
-        let mark = r#"<lsl_relay v="1" origin="u-1" path="00112233aabbccdd  ffeeddccbbaa9988"/>"#;
+        let mark = r#"<lsl_relay v="1" origin="u-1" path="00112233aabbccdd  ffeeddccbbaa9988" ended="1800000000"/>"#;
         let text = text.replace("</info>", &format!("{mark}</info>"));
         let text = text.replace("<v4address />", "<v4address>10.0.0.1</v4address>");
         let info = StreamInfo::from_xml(text.as_bytes()).unwrap();
         let expected = RelayAdvert {
             origin: b"u-1".to_vec(),
             path: vec!["00112233aabbccdd".into(), "ffeeddccbbaa9988".into()],
+            ended: Some(1_800_000_000),
         };
         assert_eq!(info.relay_advert(), Some(expected.clone()));
         let relayed = info.relayed();

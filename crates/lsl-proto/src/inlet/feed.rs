@@ -331,6 +331,11 @@ impl Feed {
         self.is_opened && self.resumption.can_go_on()
     }
 
+    /// Returns whether the stream is over, and all of it was received.
+    pub fn has_ended(&self) -> bool {
+        self.is_opened && self.resumption.position().is_some() && !self.resumption.can_go_on()
+    }
+
     /// Returns whether the outlet contradicted the position, so that the next connection begins live.
     /// Spec: resume §2.2.
     pub fn is_contradicted(&self) -> bool {

@@ -196,11 +196,12 @@ impl RawHistory {
         if self.dir.get_ref().is_empty() {
             return Err((self.dir.span().start, "dir names no folder".to_owned()));
         }
+        let usual = HistoryConfig::at(self.dir.into_inner().into());
         Ok(HistoryConfig {
-            dir: self.dir.into_inner().into(),
-            max_age_secs: age(self.max_age, 600.0)?,
-            max_bytes: size(self.max_size, 20 << 30)?,
-            min_free_bytes: size(self.min_free, 1 << 30)?,
+            dir: usual.dir,
+            max_age_secs: age(self.max_age, usual.max_age_secs)?,
+            max_bytes: size(self.max_size, usual.max_bytes)?,
+            min_free_bytes: size(self.min_free, usual.min_free_bytes)?,
             recipients: self.recipients,
             identity: path(self.identity),
         })
@@ -394,43 +395,22 @@ fn path(text: Option<String>) -> Option<PathBuf> {
 
 /// Parses `10min` to seconds.
 fn age(text: Option<Spanned<String>>, default: f64) -> Result<f64, Mistake> {
-    const UNITS: [(&str, u64); 4] = [("min", 60), ("s", 1), ("h", 3600), ("d", 86_400)];
-    let secs = scaled(text, &UNITS, "a time such as 30s, 10min, 1h or 2d")?;
-    Ok(secs.map_or(default, |secs| {
-        f64::from(u32::try_from(secs).unwrap_or(u32::MAX))
-    }))
+    scaled(text, default, super::age)
 }
 
 /// Parses `20GiB` to bytes.
 fn size(text: Option<Spanned<String>>, default: u64) -> Result<u64, Mistake> {
-    const UNITS: [(&str, u64); 4] = [
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-        ("TiB", 1 << 40),
-    ];
-    let bytes = scaled(text, &UNITS, "a size such as 512MiB, 20GiB or 1TiB")?;
-    Ok(bytes.unwrap_or(default))
+    scaled(text, default, super::size)
 }
 
-/// Parses a whole number above 0 with a unit.
-fn scaled(
+/// Parses a number with a unit.
+fn scaled<T>(
     text: Option<Spanned<String>>,
-    units: &[(&str, u64)],
-    what: &str,
-) -> Result<Option<u64>, Mistake> {
+    default: T,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, Mistake> {
     let Some(text) = text else {
-        return Ok(None);
+        return Ok(default);
     };
-    let value = units.iter().find_map(|(unit, scale)| {
-        let number: u64 = text.get_ref().strip_suffix(unit)?.trim_end().parse().ok()?;
-        number.checked_mul(*scale).filter(|value| *value > 0)
-    });
-    let wrong = || {
-        (
-            text.span().start,
-            format!("{:?} is not {what}", text.get_ref()),
-        )
-    };
-    value.map(Some).ok_or_else(wrong)
+    parse(text.get_ref()).map_err(|reason| (text.span().start, reason))
 }

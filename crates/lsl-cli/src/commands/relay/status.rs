@@ -190,6 +190,25 @@ fn show(out: &mut impl Write, status: &Value) -> io::Result<()> {
     if !refused.is_empty() {
         writeln!(out, "refused: {}", printable(&refused.join(", ")))?;
     }
+    let history = &status["history"];
+    if history.is_object() {
+        let bytes = HumanBytes(number(history, "bytes"));
+        let segments = usize::try_from(number(history, "segments")).unwrap_or(usize::MAX);
+        let segments = count(segments, "segment");
+        let dir = printable(word(history, "dir"));
+        write!(out, "history: {bytes} in {segments} in {dir}")?;
+        match number(history, "dropped") {
+            0 => {}
+            dropped => write!(out, ", {dropped} samples not kept")?,
+        }
+        if history["write_only"] == true {
+            write!(out, "; nobody reads it here: no identity is set")?;
+        }
+        match history["stopped"].as_str() {
+            Some(reason) => writeln!(out, "; stopped: {}", printable(reason))?,
+            None => writeln!(out)?,
+        }
+    }
     Ok(())
 }
 
