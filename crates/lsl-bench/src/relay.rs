@@ -16,7 +16,9 @@ use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use lsl_cli::ui::notice::note;
-use lsl_core::{Context, ContinuousResolver, Outlet, ResolverEvent, Selector, local_clock};
+use lsl_core::{
+    Context, ContinuousResolver, History, Inlet, Outlet, ResolverEvent, Selector, local_clock,
+};
 
 use self::bars::{What, show};
 use self::load::{FORGET, KIND, Received, Shape, find, open, read, take_flood};
@@ -37,7 +39,7 @@ pub(super) struct Relay {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "hop,many,few,idle,link,appear"
+        default_value = "hop,many,few,idle,link,appear,history"
     )]
     what: Vec<What>,
 
@@ -117,6 +119,7 @@ impl Relay {
         let tenth = self.streams / 10;
         let sizes = match what {
             What::Hop | What::Link | What::Others => vec![1],
+            What::History => vec![HISTORY_STREAMS],
             What::Many => vec![self.streams],
             What::Few | What::Appear => vec![tenth],
             What::Idle => vec![self.streams, self.streams / 100],
@@ -143,6 +146,7 @@ impl Relay {
                     What::Link => self.link(),
                     What::Appear => self.appear(streams),
                     What::Others => self.others(stop),
+                    What::History => self.history(streams, stop),
                 }?;
                 measurement.values.insert("load".into(), load()[0]);
                 let measurements = vec![measurement];
@@ -307,6 +311,61 @@ impl Relay {
         Ok(measurement)
     }
 
+    /// Has a relay pass streams on, first without keeping them, then with, and reads what it kept.
+    fn history(&self, streams: usize, stop: &Stop) -> Outcome<Measurement> {
+        let shape = Shape {
+            streams,
+            channels: 64,
+            rate: 16_384.0,
+            chunk: 512,
+        };
+        let sites = self.sites(2)?;
+        let secs = f64::from(self.seconds);
+        let mut measurement = Measurement::default();
+        let mut cores = Vec::new();
+        for keeps in [false, true] {
+            let relay = if keeps {
+                sites.keeping(0)?
+            } else {
+                sites.relay(0, None)?
+            };
+            let outlets = shape.offer(&sites.program(0, None)?, "stream")?;
+            let reader = sites.program(1, Some(&relay))?;
+            let (received, costs, _) = flow_watched(&outlets, shape, &reader, secs, &[&relay])?;
+            measurement.count(&received);
+            let mb = received.samples as f64 * f64::from(shape.channels) * 4.0 / 1e6;
+            let mb_per_s = mb / (secs + WARM_UP_SECS);
+            let name = if keeps { "kept" } else { "passed" };
+            measurement.put(&format!("{name}_mb_per_s"), Some(mb_per_s));
+            cores.extend(costs.first().map(|cost| cost.cores / mb_per_s * 100.0));
+            if !keeps {
+                continue;
+            }
+            if !stop.sleep_until(local_clock() + LINGER_SECS) {
+                return Err(interrupted());
+            }
+            reader.include_past();
+            let mut took = Vec::new();
+            for info in find(&reader, streams)?.iter().cycle().take(SINCE_TURNS) {
+                let begun = local_clock();
+                let inlet = Inlet::builder(info).context(&reader);
+                let inlet = inlet.history(History::Seconds(600.0)).create()?;
+                let mut sample = vec![0.0_f32; shape.channels as usize];
+                inlet
+                    .blocking()
+                    .pull(&mut sample, Duration::from_secs(20))?;
+                took.push((local_clock() - begun) * 1e3);
+            }
+            took.sort_by(f64::total_cmp);
+            measurement.put("since_p50_ms", quantile(&took, 0.5));
+            measurement.put("since_max_ms", took.last().copied());
+        }
+        if let [passed, kept] = cores[..] {
+            measurement.put("write_cores_100mb_s", Some(kept - passed));
+        }
+        Ok(measurement)
+    }
+
     /// Makes streams one after the other, and waits until a program of the other site has found them.
     fn appear(&self, streams: usize) -> Outcome<Measurement> {
         let sites = self.sites(2)?;
@@ -441,6 +500,12 @@ impl Measurement {
 const TURNS: usize = 10;
 
 const WARM_UP_SECS: f64 = 2.0;
+
+/// Streams of `history`, of 4 MB a second each.
+const HISTORY_STREAMS: u32 = 8;
+
+/// Readers of the past, one after the other.
+const SINCE_TURNS: usize = 40;
 
 /// Longer than relays of this run read what nobody reads.
 const LINGER_SECS: f64 = 2.5;

@@ -27,6 +27,8 @@ pub(super) enum What {
     Appear,
     /// How late others are beside a reader that stops, substreams without credit, and a link of 1 MB/s
     Others,
+    /// What it takes to keep the past, and how soon that comes
+    History,
 }
 
 /// A metric, the most (or the least) that it may be, and digits to show.
@@ -70,6 +72,7 @@ impl What {
                 ("near_grows_mib", 8.0, 1),
                 ("far_grows_mib", 8.0, 1),
             ],
+            Self::History => &[("write_cores_100mb_s", 0.3, 2), ("since_p50_ms", 50.0, 1)],
         }
     }
 

@@ -101,6 +101,16 @@ impl Sites {
 
     /// Starts the relay of a site, which dials the one at this port.
     pub(super) fn relay(&self, site: usize, to: Option<u16>) -> Outcome<Relay> {
+        self.relay_with(site, to, &[])
+    }
+
+    /// Starts the relay of a site, which keeps the past on disk.
+    pub(super) fn keeping(&self, site: usize) -> Outcome<Relay> {
+        let folder = self.place(site).join("history").display().to_string();
+        self.relay_with(site, None, &["--history", &folder])
+    }
+
+    fn relay_with(&self, site: usize, to: Option<u16>, more: &[&str]) -> Outcome<Relay> {
         let place = self.place(site);
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let listen = format!("127.0.0.1:{port}");
@@ -117,6 +127,7 @@ impl Sites {
         if let Some(connect) = &connect {
             words.extend(["--connect", connect]);
         }
+        words.extend(more);
         let file = |name: &str| Some(OsString::from(place.join(name)));
         let secure = (!self.keys.is_empty())
             .then(|| file("lsl-secure.toml"))

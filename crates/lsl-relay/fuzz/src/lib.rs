@@ -10,16 +10,18 @@ pub mod config;
 pub mod frames;
 pub mod hello;
 pub mod http;
+pub mod segment;
 
 /// What a target does with one input.
 pub type Check = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Check); 4] = [
+pub const TARGETS: [(&str, Check); 5] = [
     ("config", config::check),
     ("frames", frames::check),
     ("hello", hello::check),
     ("http", http::check),
+    ("segment", segment::check),
 ];
 
 /// Splits off the byte that says how long the pieces are: 0 for one piece.

@@ -95,6 +95,11 @@ impl Segment {
         }
     }
 
+    /// Notes that something in it came at this time, in seconds since 1970.
+    pub fn note(&mut self, arrival: f64) {
+        self.last_arrival = self.last_arrival.max(arrival);
+    }
+
     /// Adds samples of a numbering, behind all that were added of it.
     pub fn add(&mut self, numbering: &Arc<Numbering>, entry: &Entry) {
         let part = Part {
@@ -106,7 +111,7 @@ impl Segment {
         let known = self.parts.entry(Arc::clone(numbering)).or_insert(part);
         known.end = entry.end();
         known.arrived.1 = entry.arrival;
-        self.last_arrival = self.last_arrival.max(entry.arrival);
+        self.note(entry.arrival);
         if let Some(open) = &mut self.open {
             open.entry(entry.stream).or_default().push(*entry);
         }

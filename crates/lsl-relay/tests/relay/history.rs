@@ -321,3 +321,78 @@ fn without_room_history_stops_and_live_goes_on() {
     );
     assert_eq!(dropped, first - 2000, "{status}");
 }
+
+#[test]
+fn encrypted_segments_are_served_to_who_has_the_key_and_written_without() {
+    let (context, folder) = (network(), Folder::new("locked"));
+    let outlet = outlet(&context, "locked");
+    let pair = lsl_xdf::at_rest::KeyPair::generate();
+    std::fs::create_dir_all(&folder.0).expect("a folder");
+    let key = folder.0.join("key.txt");
+    std::fs::write(&key, pair.identity.as_bytes()).expect("a file");
+    let recipients = format!("recipients = [\"{}\"]\n", pair.recipient);
+    let identity = format!("{recipients}identity = \"{}\"\n", key.display());
+    let relay = keeping(&context, &folder, &identity);
+    let document = &wait_for(&relay, "locked", 1)[0].1;
+    push(&outlet, 0..8000);
+    wait_until_kept(&relay, "locked", 8000);
+    let inlet = reader(&context, &relay, document).history(History::Oldest);
+    expect(&inlet.create().expect("an inlet"), 0..8000);
+    drop(relay);
+    assert_eq!(folder.segments(), [] as [PathBuf; 0]);
+    let files = std::fs::read_dir(&folder.0).expect("a folder");
+    let names = files.map(|file| file.expect("a file").path());
+    let locked: Vec<_> = names
+        .filter(|it| it.extension().is_some_and(|it| it == "age"))
+        .collect();
+    assert!(locked.len() > 1, "{locked:?}");
+    for file in locked {
+        assert!(lsl_xdf::at_rest::is_locked(&file).expect("a file"));
+    }
+    // What was kept before comes back with the key alone.
+    let relay = keeping(&context, &folder, &recipients);
+    wait_for(&relay, "locked", 1);
+    let status = relay.status();
+    assert_eq!(status["history"]["write_only"], true);
+    assert!(
+        status["history"]["bytes"].as_u64() > Some(2_000_000),
+        "{status}"
+    );
+    assert!(status["streams"][0]["history"].is_null(), "{status}");
+    drop(relay);
+    let relay = keeping(&context, &folder, &identity);
+    let document = &wait_for(&relay, "locked", 1)[0].1;
+    let inlet = reader(&context, &relay, document).history(History::Oldest);
+    expect(&inlet.create().expect("an inlet"), 0..8000);
+}
+
+#[test]
+fn an_index_that_does_not_fit_is_made_again() {
+    let (context, folder) = (network(), Folder::new("index"));
+    let relay = keeping(&context, &folder, "");
+    let outlet = outlet(&context, "index");
+    wait_for(&relay, "index", 1);
+    push(&outlet, 0..6000);
+    wait_until_kept(&relay, "index", 6000);
+    drop((outlet, relay));
+    let segments = folder.segments();
+    assert!(segments.len() >= 2, "{segments:?}");
+    let index = |segment: &Path| PathBuf::from(format!("{}.idx", segment.display()));
+    let before: Vec<_> = segments
+        .iter()
+        .map(|it| std::fs::read(index(it)).expect("an index"))
+        .collect();
+    // One is missing, and one was cut within an entry and is of another segment.
+    std::fs::remove_file(index(&segments[0])).expect("removed");
+    let mut other = before[0].clone();
+    other.truncate(other.len() / 2 + 7);
+    std::fs::write(index(&segments[1]), other).expect("written");
+    let relay = keeping(&context, &folder, "");
+    let after = segments
+        .iter()
+        .map(|it| std::fs::read(index(it)).expect("an index"));
+    assert!(after.eq(before));
+    let documents = told(&relay, "once past", "index");
+    let inlet = reader(&context, &relay, &documents[0].1).history(History::Oldest);
+    expect(&inlet.create().expect("an inlet"), 0..6000);
+}

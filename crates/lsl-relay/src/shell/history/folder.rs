@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use lsl_proto::StreamInfo;
 use lsl_xdf::at_rest::{Decrypting, Ending, Identities};
@@ -41,36 +42,47 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
     names.sort_by_key(|name| name.number);
     let mut catalog = Catalog::default();
     for name in names {
-        if let Err(error) = add(folder, &name, identities, &mut catalog) {
-            tracing::warn!("segment {name} of the history is not served: {error}");
+        let path = folder.join(name.to_string());
+        let index = folder.join(name.index());
+        let length = |path: &Path| fs::metadata(path).map_or(0, |it| it.len());
+        let mut segment = Segment::closed(name.clone(), length(&path) + length(&index));
+        let filled = fill(&mut segment, (&path, &index), identities, &mut catalog);
+        if let Err(error) = filled {
+            // Without a key all are, and status says so.
+            if !name.is_locked || identities.is_some() {
+                tracing::warn!("segment {name} of the history is not served: {error}");
+            }
+            // It goes in its turn.
+            let written = fs::metadata(&path).and_then(|it| it.modified());
+            let since_1970 = written
+                .ok()
+                .and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+            segment.note(since_1970.unwrap_or_default().as_secs_f64());
         }
+        catalog.insert(segment);
     }
     Ok(catalog)
 }
 
-/// Adds one segment to the catalog.
-fn add(
-    folder: &Path,
-    name: &SegmentName,
+/// Fills in what is in a segment.
+fn fill(
+    segment: &mut Segment,
+    (path, index_path): (&Path, &Path),
     identities: Option<&Arc<Identities>>,
     catalog: &mut Catalog,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let path = folder.join(name.to_string());
-    if !name.is_locked && journal_path(&path).exists() {
-        let found = repair::repair_in_place(&path)?;
+    let name = segment.name.clone();
+    if !name.is_locked && journal_path(path).exists() {
+        let found = repair::repair_in_place(path)?;
         let lost = found.dropped_bytes;
         tracing::info!(
             "segment {name} of the history was cut off and is repaired: {lost} bytes lost"
         );
     }
-    let mut input = Input::open(&path, name.is_locked, identities)?;
-    let entries = index(&folder.join(name.index()), &mut input)?;
-    let bytes = fs::metadata(&path)?.len() + (entries.len() * ENTRY_BYTES) as u64;
-    let mut segment = Segment::closed(name.clone(), bytes);
+    let mut input = Input::open(path, name.is_locked, identities)?;
     let mut numberings: HashMap<u32, Arc<Numbering>> = HashMap::new();
-    for entry in &entries {
+    for entry in &index(index_path, &mut input)? {
         if entry.count == 0 {
-            // Those of encrypted segments are known with a key alone.
             if let Some((numbering, info)) = header(&mut input, entry)? {
                 let numbering = Arc::new(numbering);
                 catalog.know(&numbering, Arc::new(info));
@@ -80,7 +92,6 @@ fn add(
             segment.add(numbering, entry);
         }
     }
-    catalog.insert(segment);
     Ok(())
 }
 
