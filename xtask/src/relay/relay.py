@@ -1,5 +1,5 @@
 """Proofs that `lsl relay` joins networks: `relay.py FOLDER [SCENE]`, run by `cargo xtask relay` in a
-network of its own. Spec: relay §14, tests 1 to 4 and 6."""
+network of its own. Spec: relay §14, tests 1 to 4, 6 and 10."""
 
 import sys
 import traceback
@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cut
 import joined
+import past
 from stage import Stage, expect, now
 from lab import Tools
 
@@ -18,6 +19,7 @@ SCENES = {
     "triangle": lambda stage: cut.ring(stage, 3),
     "ring": lambda stage: cut.ring(stage, 4),
     "spare": cut.spare,
+    "kept": past.kept,
 }
 
 # They mostly wait.

@@ -170,6 +170,7 @@ impl Desk {
             });
         let outlet = Arc::new(outlet.map_err(unusable)?);
         outlet.close();
+        self.0.serve_over(Arc::clone(&outlet));
         let past = self.past(uid, &outlet, from).await;
         Ok(Served { outlet, past })
     }

@@ -12,7 +12,7 @@ use crate::book::{Asker, Settings, Uid};
 use crate::config::Config;
 use crate::rules::{Bounds, Reader};
 use crate::shell::clocks::Lent;
-use crate::shell::state::Shared;
+use crate::shell::state::{Shared, State};
 use crate::shell::{Relay, audit};
 
 impl Relay {
@@ -135,22 +135,40 @@ pub(super) fn end_feeds(shared: &Arc<Shared>) {
         audit::refused(shared, &uid, (peer.address, key), true);
     }
     for (uid, outlet) in outlets {
-        outlet.end_readers(|address: SocketAddr, key: Option<PublicKey>| {
-            let reader = match key {
-                Some(key) => Reader::Key(key.fingerprint()),
-                None if address.ip().to_canonical().is_loopback() => Reader::Local,
-                None => Reader::Stranger,
-            };
-            let ends = shared.look(|state| {
-                let link = state.link_at(address);
-                !state.book.may_read(&uid, Asker { reader, link })
-            });
-            if ends {
-                audit::refused(shared, &uid, (address, key.as_ref()), true);
-            }
-            ends
+        end_readers(shared, &uid, &outlet, |state, asker| {
+            state.book.may_read(&uid, asker)
         });
     }
+    for outlet in shared.over() {
+        let uid: Uid = outlet.info().uid().into_owned().into();
+        end_readers(shared, &uid, &outlet, |state, asker| {
+            state.book.may_read_past(outlet.info(), asker)
+        });
+    }
+}
+
+/// Ends the readers of an outlet that may not read it any more.
+fn end_readers(
+    shared: &Arc<Shared>,
+    uid: &Uid,
+    outlet: &Outlet,
+    may_read: impl Fn(&State, Asker) -> bool,
+) {
+    outlet.end_readers(|address: SocketAddr, key: Option<PublicKey>| {
+        let reader = match key {
+            Some(key) => Reader::Key(key.fingerprint()),
+            None if address.ip().to_canonical().is_loopback() => Reader::Local,
+            None => Reader::Stranger,
+        };
+        let ends = shared.look(|state| {
+            let link = state.link_at(address);
+            !may_read(state, Asker { reader, link })
+        });
+        if ends {
+            audit::refused(shared, uid, (address, key.as_ref()), true);
+        }
+        ends
+    });
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ pub(super) struct Shared {
     pub(super) substreams: AtomicU32,
     pub(super) totals: Totals,
     pub(super) history: Option<Arc<History>>,
+    /// Outlets of streams that are over, and when they came here, for as long as they may have readers of the past.
+    over: Mutex<Vec<(Arc<Outlet>, f64)>>,
     /// Told whenever the directory may have something due earlier, and of questions for clocks.
     pub(super) changed: Arc<Notify>,
     /// Taken by the end.
@@ -130,6 +132,7 @@ impl Shared {
             substreams: substreams.into(),
             totals: Totals::default(),
             history,
+            over: Mutex::default(),
             changed: Arc::clone(&changed),
             port: Mutex::default(),
             state: Mutex::new(State {
@@ -184,8 +187,27 @@ impl Shared {
             self.changed.notify_one();
         }
         // Closing outlets takes locks of their own.
-        drop(ended);
+        for outlet in ended.iter().filter_map(|flow| flow.outlet.borrow().clone()) {
+            outlet.close();
+            self.serve_over(outlet);
+        }
         done
+    }
+
+    /// Keeps the closed outlet of a stream that is over where the rights of its readers are looked at.
+    pub(super) fn serve_over(&self, outlet: Arc<Outlet>) {
+        if self.history.is_some() {
+            let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+            over.push((outlet, local_clock()));
+        }
+    }
+
+    /// Returns these outlets, but for those that nobody reads any more.
+    pub(super) fn over(&self) -> Vec<Arc<Outlet>> {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = local_clock();
+        over.retain(|(outlet, since)| now < since + JOINING_SECS || outlet.have_consumers());
+        over.iter().map(|(outlet, _)| Arc::clone(outlet)).collect()
     }
 
     /// Returns a stream that only history has, if somebody may read it.
@@ -405,6 +427,9 @@ impl fmt::Debug for Shared {
 
 /// Time in seconds after a change in which readers may still join who were let in before it.
 const SETTLING_SECS: f64 = 3.0;
+
+/// Time in seconds for which readers of a stream that is over may still join.
+const JOINING_SECS: f64 = 30.0;
 
 /// Way of a stream in words, for logs and status.
 pub(super) fn name_of(way: Option<Way>) -> String {
