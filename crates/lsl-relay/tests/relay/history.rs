@@ -387,7 +387,13 @@ fn an_index_that_does_not_fit_is_made_again() {
     let mut other = before[0].clone();
     other.truncate(other.len() / 2 + 7);
     std::fs::write(index(&segments[1]), other).expect("written");
+    // Killed before its first byte.
+    let unborn = folder.0.join("20261122T083156Z-000900.xdf");
+    for file in [unborn.clone(), lsl_xdf::journal_path(&unborn)] {
+        std::fs::write(file, []).expect("written");
+    }
     let relay = keeping(&context, &folder, "");
+    assert!(!unborn.exists());
     let after = segments
         .iter()
         .map(|it| std::fs::read(index(it)).expect("an index"));

@@ -44,6 +44,11 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
     for name in names {
         let path = folder.join(name.to_string());
         let index = folder.join(name.index());
+        if journal_path(&path).exists() && fs::metadata(&path).is_ok_and(|it| it.len() < HEAD) {
+            // A crash came before its first bytes.
+            remove(&[&index, &journal_path(&path), &path]);
+            continue;
+        }
         let length = |path: &Path| fs::metadata(path).map_or(0, |it| it.len());
         let mut segment = Segment::closed(name.clone(), length(&path) + length(&index));
         let filled = fill(&mut segment, (&path, &index), identities, &mut catalog);
@@ -62,6 +67,18 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
         catalog.insert(segment);
     }
     Ok(catalog)
+}
+
+/// Removes files, of which some may not be there.
+pub(super) fn remove(files: &[&Path]) {
+    for file in files {
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("history: cannot remove {}: {error}", file.display());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Fills in what is in a segment.
@@ -234,6 +251,9 @@ impl Read for Input {
         }
     }
 }
+
+/// Bytes without which a file is no recording, encrypted or not.
+const HEAD: u64 = MAGIC.len() as u64;
 
 /// File that a relay has locked for as long as it keeps its history here.
 const LOCK: &str = ".lsl.lock";

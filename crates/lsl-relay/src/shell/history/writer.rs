@@ -1,7 +1,7 @@
 //! The thread that owns the segment in progress. Spec: relay §9.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use lsl_xdf::{
 };
 use tokio::sync::mpsc::Receiver;
 
+use super::folder::remove;
 use super::{History, unix_now};
 use crate::history::{
     Entry, GENERATION_ELEMENT, GenerationId, Numbering, Numbers, Segment, SegmentName, plan,
@@ -197,14 +198,11 @@ impl Writer<'_> {
                 continue;
             };
             let path = history.folder.join(name.to_string());
-            for file in [history.folder.join(name.index()), journal_path(&path), path] {
-                match fs::remove_file(&file) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        tracing::warn!("history: cannot remove {}: {error}", file.display());
-                    }
-                    _ => {}
-                }
-            }
+            remove(&[
+                &history.folder.join(name.index()),
+                &journal_path(&path),
+                &path,
+            ]);
         }
         plan.is_full
     }
