@@ -309,7 +309,7 @@ fn relay(sh: &Shell) -> Result<String> {
     crate::relay::run(sh, None, Scope::All)?;
     let said = cmd!(
         sh,
-        "cargo test --locked -p lsl-relay --lib --test relay -- never_stalls devices_read --nocapture"
+        "cargo test --locked -p lsl-relay --lib --test relay -- small_socket_buffers devices_read --nocapture"
     )
     .env("LSL_TEST_SECONDS", "600")
     .env("LSL_TEST_DEVICES", "20")
