@@ -60,7 +60,7 @@ fn check(pushes: u8, room: usize, coalesces: bool, synchronous: bool, end: End) 
             limits,
         };
         outlet
-            .join(connection(stream), &feed, &outlet.identity.info)
+            .join(connection(stream), &feed, &outlet.identity.info, None)
             .unwrap();
         let push = move || {
             for value in 1..=pushes {
@@ -170,7 +170,7 @@ fn admit(from: ReplayFrom, retention: Retention) {
             expire();
         }
         outlet
-            .join(connection(stream), &feed, &outlet.identity.info)
+            .join(connection(stream), &feed, &outlet.identity.info, None)
             .unwrap();
         drop(outlet);
         let mut received = Vec::new();
