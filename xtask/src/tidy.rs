@@ -49,7 +49,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-relay/src/",
-        "http id document mux hello link rules config book clock history shell",
+        "http id document mux hello link rules engine config book clock history shell",
     ),
 ];
 

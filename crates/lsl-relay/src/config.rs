@@ -6,10 +6,12 @@ mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use lsl_proto::query::Query;
 use lsl_secure::trust::TrustList;
 
+use crate::engine::Address;
 use crate::rules::Rules;
 
 /// Port of a relay unless another one is named.
@@ -90,8 +92,8 @@ pub enum Layout {
 /// The `[engine]` table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineConfig {
-    /// Address, without a password.
-    pub url: String,
+    /// Address of the server.
+    pub address: Address,
     /// Keys and values.
     pub layout: Layout,
     /// Name of the user.
@@ -112,6 +114,37 @@ pub struct EngineConfig {
     pub river_trim: bool,
     /// Rate in samples per second of streams that River made.
     pub river_rate: f64,
+}
+
+impl EngineConfig {
+    /// Creates the settings that hold where nothing else is said.
+    pub fn new(address: Address) -> Self {
+        Self {
+            address,
+            layout: Layout::Packed,
+            user: None,
+            password_file: None,
+            ca_file: None,
+            max_age_secs: 3600.0,
+            max_bytes: 4 << 30,
+            min_replicas: 0,
+            flush_ms: 8,
+            river_trim: false,
+            river_rate: 0.0,
+        }
+    }
+}
+
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "packed" => Ok(Self::Packed),
+            "river" => Ok(Self::River),
+            _ => Err("layout is \"packed\" or \"river\"".to_owned()),
+        }
+    }
 }
 
 /// Mistake in the file.

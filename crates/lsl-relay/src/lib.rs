@@ -12,6 +12,7 @@
 //! * [`clock::Clocks`] takes the PONGs of every multiplexer and says how often they ask.
 //! * [`history`] says where samples of the past lie on disk, and what of them goes.
 //! * [`http`] is what monitoring speaks; it knows nothing of relays.
+//! * [`engine`] has what is kept elsewhere: commands, replies and decisions of each layout, and the samples that wait.
 //! * [`config::Config`] has the [`rules::Rules`] that the book applies.
 //!
 //! After each call drain the machine's events; then look at its next timeout.
@@ -31,6 +32,7 @@ pub mod book;
 pub mod clock;
 pub mod config;
 pub mod document;
+pub mod engine;
 pub mod hello;
 pub mod history;
 pub mod http;

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Config, ConfigError, DEFAULT_PORT, EngineConfig, HistoryConfig, Layout, RelayLimits};
+use crate::engine::Address;
 use crate::rules::{From, Predicate, Readers, Rule, Rules};
 
 /// Offset of a mistake, and its text.
@@ -210,38 +211,25 @@ impl RawHistory {
 
 impl RawEngine {
     fn check(self) -> Result<EngineConfig, Mistake> {
-        let url = self.url.get_ref();
-        let rest = ["redis://", "rediss://", "nats://", "tls://"];
-        let rest = rest.iter().find_map(|scheme| url.strip_prefix(scheme));
-        let is_bare = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('@'));
-        if !is_bare {
-            let reason = "url is redis://HOST, rediss://HOST, nats://HOST or tls://HOST; name and password \
-                          go into user and password_file";
-            return Err((self.url.span().start, reason.to_owned()));
-        }
-        let layout = match self.layout {
-            None => Layout::Packed,
-            Some(layout) => match layout.get_ref().as_str() {
-                "packed" => Layout::Packed,
-                "river" => Layout::River,
-                _ => {
-                    let reason = "layout is \"packed\" or \"river\"";
-                    return Err((layout.span().start, reason.to_owned()));
-                }
-            },
-        };
+        let wrong = |at: usize| move |reason| (at, reason);
+        let address = Address::parse(self.url.get_ref()).map_err(wrong(self.url.span().start))?;
+        let base = EngineConfig::new(address);
+        let layout = self.layout.map(|layout| {
+            let layout_of = |text: &String| text.parse::<Layout>();
+            layout_of(layout.get_ref()).map_err(wrong(layout.span().start))
+        });
         Ok(EngineConfig {
-            url: self.url.into_inner(),
-            layout,
-            user: self.user,
+            layout: layout.transpose()?.unwrap_or(base.layout),
+            user: self.user.filter(|user| !user.is_empty()),
             password_file: path(self.password_file),
             ca_file: path(self.ca_file),
-            max_age_secs: age(self.max_age, 3600.0)?,
-            max_bytes: size(self.max_size, 4 << 30)?,
+            max_age_secs: age(self.max_age, base.max_age_secs)?,
+            max_bytes: size(self.max_size, base.max_bytes)?,
             min_replicas: self.min_replicas,
-            flush_ms: self.flush_ms.unwrap_or(8),
+            flush_ms: self.flush_ms.unwrap_or(base.flush_ms),
             river_trim: self.river_trim,
             river_rate: self.river_rate,
+            ..base
         })
     }
 }

@@ -73,6 +73,7 @@ fn reads_the_file_of_the_specification() {
         (engine.layout, engine.max_age_secs, engine.max_bytes),
         (Layout::Packed, 3600.0, 4 << 30)
     );
+    assert_eq!(engine.address.to_string(), "redis.lan:6379");
     assert_eq!(
         config.limits,
         RelayLimits {
