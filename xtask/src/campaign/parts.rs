@@ -82,6 +82,15 @@ pub(super) const PARTS: &[Part] = &[
         run: |sh, _| relay(sh),
     },
     Part {
+        name: "engine",
+        proves: "10,000 appends to Redis and Valkey each, with replies cut, no memory, failover: all there, none twice",
+        paths: &[
+            "crates/lsl-relay/src/engine",
+            "crates/lsl-relay/src/shell/engine",
+        ],
+        run: |sh, _| engine(sh),
+    },
+    Part {
         name: "systems",
         proves: "all code type-checks for Windows and macOS",
         paths: &["crates", "examples", "Cargo.lock"],
@@ -277,6 +286,24 @@ fn std_for(sh: &Shell, targets: &[&str]) -> Result {
 }
 
 /// Runs the tests of resumed streams in the numbers of their specification. Spec: resume §9.
+fn engine(sh: &Shell) -> Result<String> {
+    let server = crate::interop::valkey_server(sh)?;
+    let said = cmd!(
+        sh,
+        "cargo test --locked -p lsl-relay --test engine -- --nocapture"
+    )
+    .env("LSL_VALKEY_SERVER", server)
+    .env("LSL_ENGINE_APPENDS", "10000")
+    .read()?;
+    println!("{said}");
+    let appended = said.lines().filter(|line| line.contains(" appends, "));
+    if appended.count() != 2 {
+        return Err("one of the servers is missing".into());
+    }
+    let passed = crate::loom::passed(&said);
+    Ok(format!("nothing in {passed} tests on Redis and Valkey"))
+}
+
 fn resume(sh: &Shell) -> Result<String> {
     let real = cmd!(
         sh,

@@ -13,8 +13,9 @@ use lsl_core::secure::trust::TrustList;
 use lsl_core::{Context, Error, local_clock};
 use lsl_platform::notify::{ServiceState, notify};
 use lsl_platform::termination::{catch_hangup, take_hangup};
-use lsl_relay::config::{Config, DEFAULT_PORT, HistoryConfig, target};
-use lsl_relay::shell::{Relay as Running, StartError};
+use lsl_relay::config::{Config, DEFAULT_PORT, EngineConfig, HistoryConfig, Layout, target};
+use lsl_relay::engine::{Address, EngineError, ErrorKind};
+use lsl_relay::shell::{Relay as Running, StartError, check_engine};
 
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
@@ -60,6 +61,14 @@ pub(crate) struct Relay {
     #[arg(long = "relay-config", value_name = "FILE")]
     rules: Option<PathBuf>,
 
+    /// Redis or Valkey server that keeps the streams for which a rule says `engine = true`
+    #[arg(long, value_name = "URL")]
+    engine: Option<String>,
+
+    /// Keys and values in the engine: packed, or river as River reads them [default: packed]
+    #[arg(long, value_name = "NAME", requires = "engine")]
+    layout: Option<Layout>,
+
     /// Name of the relay [default: that of this host]
     #[arg(long)]
     name: Option<String>,
@@ -69,7 +78,7 @@ pub(crate) struct Relay {
 enum RelayCommand {
     /// Show the links and streams of a relay, who reads them, and what was lost
     Status(status::Status),
-    /// Open each link once, and say who refuses whom, why, and what to run
+    /// Open each link and the engine once, and say who refuses whom, why, and what to run
     Check(check::Check),
 }
 
@@ -80,6 +89,7 @@ Examples:
   lsl relay --connect lab2.example.org    and a link to the relay there, for the streams of both
   lsl relay --between 10.1.0.5,10.2.0.5   two networks of this machine see the streams of each other
   lsl relay --history /data/lsl           and keep the last 10 min: `lsl recv EEG --since 5min`
+  lsl relay --engine rediss://redis.lan   and keep the streams that the rules name there
   lsl relay status                        what does it serve, and to whom?
   lsl relay check                         does every link work, and if not, why?
 
@@ -91,8 +101,8 @@ lsl_api.cfg, and every program there that uses this library finds and reads what
 Both ends need a key (`lsl key init`) and trust each other: there `lsl trust add relay KEY --role relay`, here
 `lsl trust add laptop KEY`. Each stream is read once, however many read it here.
 
-Exit status: 0 ended by a signal; 1 the port is taken; 2 wrong usage or configuration; 4 history cannot be kept there;
-5 encryption does not allow it.";
+Exit status: 0 ended by a signal; 1 the port is taken; 2 wrong usage or configuration; 4 history cannot be kept there,
+or the engine cannot be used; 5 encryption does not allow it.";
 
 impl Relay {
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
@@ -118,6 +128,9 @@ impl Relay {
         let config = self.config(file.as_deref(), &text, &trust)?;
         let host = host_name();
         let name = self.name.as_deref().unwrap_or(&host);
+        if let Some(engine) = &config.engine {
+            try_engine(engine)?;
+        }
         let relay = Running::start(context, &config, name, self.insecure.clone());
         let mut relay = relay.map_err(|error| match error {
             StartError::Relay(error) => failed(&error, &config),
@@ -202,6 +215,21 @@ impl Relay {
             }
             None => {}
         }
+        if let Some(url) = &self.engine {
+            let address = Address::parse(url).map_err(Failure::Usage)?;
+            let engine = match config.engine.take() {
+                Some(engine) => EngineConfig { address, ..engine },
+                None => EngineConfig::new(address),
+            };
+            config.engine = Some(engine);
+        }
+        if let (Some(engine), Some(layout)) = (&mut config.engine, self.layout) {
+            engine.layout = layout;
+        }
+        if let Some(Layout::River) = config.engine.as_ref().map(|engine| engine.layout) {
+            let text = "this version has no layout \"river\" yet; use \"packed\"";
+            return Err(Failure::Usage(text.to_owned()));
+        }
         Ok(config)
     }
 }
@@ -212,10 +240,7 @@ fn parse(file: Option<&Path>, text: &str, trust: &TrustList) -> Outcome<Config> 
     let config = Config::parse(text, trust)
         .map_err(|error| Failure::Usage(format!("{}: {error}", shown())))?;
     // Nothing that somebody asked for is left out in silence.
-    let later = [
-        ("[local] plaintext", config.plaintext.is_some()),
-        ("[engine]", config.engine.is_some()),
-    ];
+    let later = [("[local] plaintext", config.plaintext.is_some())];
     if let Some((key, _)) = later.iter().find(|(_, is_set)| *is_set) {
         return Err(Failure::Usage(format!(
             "{}: this version serves one port and has no {key} yet; remove it",
@@ -223,6 +248,27 @@ fn parse(file: Option<&Path>, text: &str, trust: &TrustList) -> Outcome<Config> 
         )));
     }
     Ok(config)
+}
+
+/// Asks an engine whether it can be used as it is. One that is not there may come later.
+fn try_engine(config: &EngineConfig) -> Outcome {
+    match check_engine(config) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind == ErrorKind::Retry => {
+            tracing::warn!("engine: {error}; it is tried again and again");
+            Ok(())
+        }
+        Err(error) => Err(Failure::Lost(engine_text(config, &error))),
+    }
+}
+
+/// Returns the error of an engine in words.
+fn engine_text(config: &EngineConfig, error: &EngineError) -> String {
+    let user = config.user.as_deref().unwrap_or("default");
+    let text = error
+        .text
+        .replace("the user may", &format!("user {user} may"));
+    format!("Redis at {}: {text}", config.address)
 }
 
 fn tell_manager(state: ServiceState) {

@@ -1,11 +1,11 @@
 //! `lsl relay`: programs that see no stream read them through its port.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 #[cfg(unix)]
 use {
     lsl_core::{ChannelFormat, StreamInfo},
-    std::io::{Read, Write},
     std::net::TcpStream,
 };
 
@@ -264,6 +264,50 @@ fn what_cannot_be_done_is_refused_and_nobody_is_no_relay() {
 }
 
 /// Runs a command until it says these words.
+#[test]
+fn an_engine_that_would_delete_samples_is_refused_and_one_that_is_not_there_is_awaited() {
+    let lab = Lab::new();
+    let (server, nobody) = (TcpListener::bind(("127.0.0.1", 0)).unwrap(), free_port());
+    let deleting = server.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in server.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let info = "# Memory\r\nmaxmemory_policy:allkeys-lru\r\n";
+            let replies = format!("+OK\r\n${}\r\n{info}\r\n", info.len());
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(replies.as_bytes());
+            let _ = stream.read(&mut [0; 1024]);
+        }
+    });
+    let url = format!("redis://{deleting}");
+    let relay = ["relay", "--listen", "127.0.0.1:0", "--engine"];
+    let refused = lab.run(&[&relay[..], &[&url]].concat());
+    assert_eq!(refused.status, Some(4), "{refused:?}");
+    let text = format!(
+        "Redis at {deleting}: it would delete history: maxmemory-policy is allkeys-lru; set noeviction"
+    );
+    assert!(refused.stderr.contains(&text), "{refused:?}");
+    for wrong in ["http://x", "redis://lsl:secret@x"] {
+        let refused = lab.run(&[&relay[..], &[wrong]].concat());
+        assert_eq!(refused.status, Some(2), "{refused:?}");
+        assert!(!refused.stderr.contains("secret"), "{refused:?}");
+    }
+    let port = free_port().to_string();
+    let listen = format!("127.0.0.1:{port}");
+    let url = format!("redis://127.0.0.1:{nobody}");
+    let _relay = lab.start(&["relay", "--listen", &listen, "--engine", &url]);
+    let ask = || lab.run(&["relay", "status", "--port", &port]);
+    let limit = local_clock() + 20.0;
+    let mut status = ask();
+    while status.status != Some(0) {
+        assert!(local_clock() < limit, "{status:?}");
+        std::thread::sleep(Duration::from_millis(50));
+        status = ask();
+    }
+    let line = format!("engine 127.0.0.1:{nobody} idle: 0 streams");
+    assert!(status.stdout.contains(&line), "{status:?}");
+}
+
 fn until(machine: &Machine<'_>, arguments: &[&str], words: &str) -> Ended {
     let deadline = local_clock() + 20.0;
     loop {

@@ -12,7 +12,7 @@ use crate::{Outlet, StreamInfo};
 /// Reader of an outlet that was made by [`OutletBuilder::relayed`](crate::OutletBuilder::relayed) with
 /// [`Retain::unread`](crate::Retain::unread). It holds nothing back: what is retained no more before it was read is
 /// missing, as the numbers of what is read next tell. It is no consumer. The outlet may end before.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tap {
     shared: Arc<OutletShared>,
     next: u64,
@@ -47,6 +47,11 @@ impl Tap {
     /// Returns the number of the next sample to read. What is read next may have a later one.
     pub fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Goes to another number, also back.
+    pub fn seek(&mut self, next: u64) {
+        self.next = next;
     }
 
     /// Replaces `frames` by the next samples: those that follow each other, at most `most_bytes` of them but at least
@@ -188,9 +193,14 @@ mod tests {
         let (told, is_told) = std::sync::mpsc::channel();
         let mut tap = outlet.tap(0);
         let reading = async move {
-            while tap.end().is_none() {
+            loop {
                 tap.ready().await;
+                // Before the reading: what comes later is not the end of what was read.
+                let has_ended = tap.end().is_some();
                 told.send(read(&mut tap).len()).unwrap();
+                if has_ended {
+                    break;
+                }
             }
         };
         runtime::spawn(reading).unwrap();

@@ -22,6 +22,28 @@ impl Frames {
     pub fn end(&self) -> u64 {
         self.first + self.count
     }
+
+    /// Returns the samples from the number `next` on.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] for bytes that are no frames.
+    pub fn starting_at(&self, next: u64, codec: &FrameCodec) -> Result<Self> {
+        let (mut stamps, mut values) = (Vec::new(), Vec::new());
+        codec.decode(self, &mut stamps, &mut values)?;
+        let skipped = next.saturating_sub(self.first).min(self.count);
+        let index = usize::try_from(skipped).unwrap_or(usize::MAX);
+        let info = &codec.info;
+        let shape = (info.channel_format(), info.channel_count() as usize);
+        let samples = RawSamples::new(&values, shape.0, shape.1, stamps.len())?;
+        let dropped: usize = samples.take(index).map(<[u8]>::len).sum();
+        let mut rest = Self {
+            first: self.first + skipped,
+            ..Self::default()
+        };
+        let stamps = stamps.get(index..).unwrap_or_default();
+        codec.encode(stamps, values.get(dropped..).unwrap_or_default(), &mut rest)?;
+        Ok(rest)
+    }
 }
 
 /// Converts the samples of one stream from and to frames.
@@ -117,6 +139,13 @@ mod tests {
                 let decoded = codec.decode(&cut, &mut Vec::new(), &mut Vec::new());
                 assert!(decoded.is_err());
             }
+            frames.first = 7;
+            assert_eq!(frames.starting_at(7, &codec).unwrap(), frames);
+            let rest = frames.starting_at(8, &codec).unwrap();
+            let (mut stamps, mut rest_values) = (Vec::new(), Vec::new());
+            codec.decode(&rest, &mut stamps, &mut rest_values).unwrap();
+            assert_eq!((rest.first, rest.count, stamps), (8, 1, vec![2.5]));
+            assert!(raw.ends_with(&rest_values) && !rest_values.is_empty());
             assert!(codec.encode(&[1.5], &raw, &mut frames).is_err());
         }
     }

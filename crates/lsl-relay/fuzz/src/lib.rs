@@ -10,17 +10,19 @@ pub mod config;
 pub mod frames;
 pub mod hello;
 pub mod http;
+pub mod replies;
 pub mod segment;
 
 /// What a target does with one input.
 pub type Check = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Check); 5] = [
+pub const TARGETS: [(&str, Check); 6] = [
     ("config", config::check),
     ("frames", frames::check),
     ("hello", hello::check),
     ("http", http::check),
+    ("replies", replies::check),
     ("segment", segment::check),
 ];
 

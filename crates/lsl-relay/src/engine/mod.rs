@@ -1,10 +1,11 @@
 //! Engines keep samples outside the relay, for many readers. What every engine does is the trait [`Engine`]; when it
-//! is asked for what says the spool. Spec: relay §12.
+//! is asked for what says a [`spool::Lane`]. Spec: relay §12.
 
 mod address;
 mod error;
 pub mod packed;
 pub mod resp;
+pub mod spool;
 pub mod trim;
 
 use std::future::Future;
@@ -32,8 +33,8 @@ pub enum Opened {
     /// This relay writes it, from this sequence number on; what comes before is stored, or can be no more. `None`: it
     /// has nothing of the stream, which may begin anywhere.
     Ours(Option<u64>),
-    /// Another relay writes it. What comes before the number is stored.
-    Theirs(Option<u64>),
+    /// Another relay writes it.
+    Theirs,
 }
 
 /// Keeps samples. Nothing of a stream is asked for at a time but one thing; after an error, [`open`](Self::open) comes
@@ -55,6 +56,9 @@ pub trait Engine: Send + Sync + 'static {
         batches: &[Arc<Frames>],
     ) -> impl Future<Output = Result<()>> + Send;
 
+    /// Whether what [`open`](Self::open) said of a stream still holds, as far as is known without asking.
+    fn holds(&self, meta: &Meta) -> bool;
+
     /// Returns batches from a sequence number on, the first of which may begin before it: about `most` bytes, at least
     /// one batch. Waits up to 1 s for the first at the end of the stream.
     ///
@@ -73,11 +77,11 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`]
     fn list(&self) -> impl Future<Output = Result<Vec<Stored>>> + Send;
 
-    /// Notes that a stream has ended before this sequence number, and that nobody writes it any more.
+    /// Notes that this relay writes a stream no more, and before which sequence number it ended, if it did.
     ///
     /// # Errors
     /// [`EngineError`]
-    fn finish(&self, meta: &Meta, end: u64) -> impl Future<Output = Result<()>> + Send;
+    fn finish(&self, meta: &Meta, end: Option<u64>) -> impl Future<Output = Result<()>> + Send;
 
     /// Keeps what is written by this relay its own, and removes what is too old or too much. To be called every
     /// [`TEND_SECS`]; `now` in seconds.

@@ -10,7 +10,7 @@ use lsl_proto::wire::sequence::Generation;
 use lsl_proto::{ByteOrder, ChannelFormat};
 
 use super::resp::{Commands, Reply};
-use super::{EngineError, ErrorKind, Meta, Opened, Result, Stored};
+use super::{EngineError, ErrorKind, Meta, Result, Stored};
 use crate::id::RelayId;
 
 /// Writer of one relay.
@@ -27,8 +27,6 @@ pub struct Packed {
 /// What Redis has of a stream that is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Whether this relay has the lease.
-    pub is_ours: bool,
     /// Whether it is described.
     pub is_known: bool,
     /// Sequence number after the last sample, as far as one is there.
@@ -54,15 +52,33 @@ impl Keys {
 }
 
 impl Packed {
-    /// Returns the commands that take the lease of a stream, if nobody has it, and ask what there is.
-    pub fn find(&self, generation: &Generation) -> Commands {
-        let Keys { data, meta, writer } = Keys::of(generation);
+    /// Returns the commands that take the lease of a stream, if nobody has it.
+    pub fn lease(&self, generation: &Generation) -> Commands {
+        let Keys { writer, .. } = Keys::of(generation);
         let (relay, lease) = (self.relay.to_string(), LEASE_MS.to_string());
         let mut commands = Commands::default();
         commands.add(&[&"SET", &writer, &relay, &"NX", &"PX", &lease]);
         commands.add(&[&"GET", &writer]);
-        commands.add(&[&"HGETALL", &meta]);
-        commands.add(&[&"XREVRANGE", &data, &"+", &"-", &"COUNT", &"1"]);
+        commands
+    }
+
+    /// Returns whether the lease is ours, by the replies to [`lease`](Self::lease).
+    ///
+    /// # Errors
+    /// Those of the replies.
+    pub fn leased(&self, replies: &[Reply]) -> Result<bool> {
+        fail(replies)?;
+        let writer = replies.last().and_then(Reply::text);
+        Ok(writer == Some(&*self.relay.to_string()))
+    }
+
+    /// Returns the commands that ask what there is of a stream.
+    pub fn find(&self, generation: &Generation) -> Commands {
+        let keys = Keys::of(generation);
+        let mut commands = Commands::default();
+        commands.add(&[&"PEXPIRE", &keys.writer, &LEASE_MS.to_string()]);
+        commands.add(&[&"HGETALL", &keys.meta]);
+        commands.add(&[&"XREVRANGE", &keys.data, &"+", &"-", &"COUNT", &"1"]);
         commands
     }
 
@@ -72,7 +88,7 @@ impl Packed {
     /// Those of the replies; [`ErrorKind::Conflict`] for another stream, [`ErrorKind::Corrupt`] for another layout.
     pub fn found(&self, meta: &Meta, replies: &[Reply]) -> Result<Found> {
         fail(replies)?;
-        let [_, writer, described, last] = replies else {
+        let [_, described, last] = replies else {
             return Err(corrupt("too few replies"));
         };
         let is_known = described.list().is_some_and(|it| !it.is_empty());
@@ -80,57 +96,60 @@ impl Packed {
             check(&meta.info, described)?;
         }
         let last = last.list().and_then(<[_]>::first);
-        let last =
-            last.map(|entry| head(entry).ok_or_else(|| corrupt("an entry has another form")));
-        Ok(Found {
-            is_ours: writer.text() == Some(&*self.relay.to_string()),
-            is_known,
-            next: last
-                .transpose()?
-                .map(|(first, count, _)| first.saturating_add(count)),
-        })
+        let next = last.map(|entry| {
+            let (first, count, _) = head(entry)?;
+            first.checked_add(count)
+        });
+        let has_other_form = next == Some(None);
+        if has_other_form {
+            return Err(corrupt("an entry has another form"));
+        }
+        let next = next.flatten();
+        Ok(Found { is_known, next })
     }
 
-    /// Returns the commands that go on with a stream whose lease is ours.
+    /// Returns the commands that go on with a stream.
     pub fn claim(&self, meta: &Meta, found: Found) -> Commands {
         let keys = Keys::of(&meta.generation);
         let mut commands = Commands::default();
-        let lease = LEASE_MS.to_string();
-        commands.add(&[&"PEXPIRE", &keys.writer, &lease]);
         let owner = self.relay.to_string();
         if found.is_known {
-            commands.add(&[&"HSET", &keys.meta, &"owner", &owner]);
+            // One that is written has not ended, whatever was thought before.
+            commands.add(&[&"HSET", &keys.meta, &"owner", &owner, &"end", &""]);
         } else {
             describe(&mut commands, &keys.meta, &meta.info, &owner);
         }
         self.keep_alive(&mut commands, &keys);
-        commands.add(&[&"XINFO", &"STREAM", &keys.data]);
+        if found.next.is_none() {
+            commands.add(&[&"XINFO", &"STREAM", &keys.data]);
+        }
         self.wait(&mut commands);
         commands
     }
 
-    /// Reads the replies to [`claim`](Self::claim).
+    /// Returns from which number on to write, by the replies to [`claim`](Self::claim); `None` if there is nothing.
     ///
     /// # Errors
     /// Those of the replies.
-    pub fn claimed(&self, found: Found, replies: &[Reply]) -> Result<Opened> {
-        let mut last = None;
-        for (reply, place) in replies.iter().zip(0..) {
-            match reply {
-                // Its stream is not there yet.
-                Reply::Error(text)
-                    if place == INFO_PLACE && text.starts_with("ERR no such key") => {}
-                Reply::Error(text) => return Err(EngineError::of_reply(text)),
-                reply if place == INFO_PLACE => {
-                    last = reply.field("last-generated-id").and_then(sequence);
-                }
-                _ => {}
+    pub fn claimed(&self, found: Found, replies: &[Reply]) -> Result<Option<u64>> {
+        let info = found
+            .next
+            .is_none()
+            .then(|| replies.get(INFO_PLACE))
+            .flatten();
+        let is_absent = |reply: &Reply| match reply {
+            Reply::Error(text) => text.starts_with("ERR no such key"),
+            _ => false,
+        };
+        for (place, reply) in replies.iter().enumerate() {
+            if !(place == INFO_PLACE && info.is_some_and(is_absent)) {
+                fail(std::slice::from_ref(reply))?;
             }
         }
         self.waited(replies)?;
-        // Of entries that were trimmed the last id is left, with the number of the first sample and 1 to it.
-        let trimmed = last.filter(|id| *id > 0);
-        Ok(Opened::Ours(found.next.max(trimmed)))
+        // Of entries that were trimmed the last id is left: the number of the first sample and 1.
+        let trimmed = info.and_then(|info| sequence(info.field("last-generated-id")?));
+        Ok(found.next.or_else(|| trimmed.filter(|id| *id > 0)))
     }
 
     /// Returns the commands that append these samples, all or none of them.
@@ -174,11 +193,13 @@ impl Packed {
         self.waited(replies)
     }
 
-    /// Returns the commands that note the end of a stream and give its lease up.
-    pub fn finish(&self, generation: &Generation, end: u64) -> Commands {
+    /// Returns the commands that give the lease of a stream up, and note its end if it has ended.
+    pub fn finish(&self, generation: &Generation, end: Option<u64>) -> Commands {
         let keys = Keys::of(generation);
         let mut commands = Commands::default();
-        commands.add(&[&"HSET", &keys.meta, &"end", &end.to_string()]);
+        if let Some(end) = end {
+            commands.add(&[&"HSET", &keys.meta, &"end", &end.to_string()]);
+        }
         self.keep_alive(&mut commands, &keys);
         commands.add(&[&"PEXPIRE", &keys.writer, &"1"]);
         commands
@@ -341,6 +362,44 @@ pub fn stored(generation: Generation, described: &Reply) -> Option<Stored> {
     Some(Stored { meta, end })
 }
 
+/// Returns the commands of the layout in a form that changes nothing.
+pub fn rehearse() -> Commands {
+    let mut commands = Commands::default();
+    let key = |end| format!("lsl:{{0}}:{end}");
+    let (data, meta, writer) = (key("d"), key("m"), key("w"));
+    commands.add(&[&"SET", &writer, &"", &"XX", &"PX", &"1"]);
+    commands.add(&[&"GET", &writer]);
+    commands.add(&[&"PEXPIRE", &writer, &"1"]);
+    commands.add(&[&"EXPIRE", &writer, &"1"]);
+    commands.add(&[&"HGETALL", &meta]);
+    commands.add(&[&"MULTI"]);
+    commands.add(&[&"EXEC"]);
+    commands.add(&[&"XADD", &data, &"NOMKSTREAM", &"1-0", &"n", &"0"]);
+    commands.add(&[&"XREVRANGE", &data, &"+", &"-", &"COUNT", &"1"]);
+    commands.add(&[&"XRANGE", &data, &"-", &"+", &"COUNT", &"1"]);
+    commands.add(&[&"XINFO", &"STREAM", &data]);
+    commands.add(&[&"XTRIM", &data, &"MINID", &"=", &"1-0"]);
+    commands.add(&[&"ZADD", &INDEX, &"XX", &"0", &""]);
+    commands.add(&[&"ZRANGEBYSCORE", &INDEX, &"1", &"0"]);
+    commands.add(&[&"WAIT", &"0", &"1"]);
+    commands
+}
+
+/// Reads the replies to [`rehearse`].
+///
+/// # Errors
+/// The first of the replies that says that something is not possible.
+pub fn rehearsed(replies: &[Reply]) -> Result<()> {
+    let is_absent =
+        |reply: &&Reply| matches!(reply, Reply::Error(text) if text.starts_with("ERR no such key"));
+    let rest: Vec<_> = replies
+        .iter()
+        .filter(|reply| !is_absent(reply))
+        .cloned()
+        .collect();
+    fail(&rest)
+}
+
 fn describe(commands: &mut Commands, key: &str, info: &StreamInfo, owner: &str) {
     commands.add(&[
         &"HSET",
@@ -422,7 +481,7 @@ fn corrupt(text: &str) -> EngineError {
 }
 
 /// Place of `XINFO` among the commands of [`Packed::claim`].
-const INFO_PLACE: usize = 4;
+const INFO_PLACE: usize = 3;
 
 /// Time in milliseconds after which another relay may write.
 const LEASE_MS: u64 = 10_000;

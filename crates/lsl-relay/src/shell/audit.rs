@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use lsl_core::Context;
 use lsl_core::relay::Peer;
 use lsl_core::secure::audit::{Event, EventKind};
 use lsl_core::secure::{Cause, Fingerprint, PublicKey};
+use lsl_core::{Context, StreamInfo};
 
 use crate::shell::state::Shared;
 use crate::shell::totals::Why;
@@ -92,5 +92,15 @@ pub(super) fn link(
     if let Some(text) = ended {
         event = event.detail(text);
     }
+    security.audit().record(event);
+}
+
+/// Records that an engine refuses a stream.
+pub(super) fn engine_denied(shared: &Shared, info: &StreamInfo, text: &str) {
+    let Ok(security) = shared.context.security() else {
+        return;
+    };
+    let event = Event::new(EventKind::EngineDenied).stream_uid(info.uid());
+    let event = event.detail(format!("stream \"{}\": {text}", info.name()));
     security.audit().record(event);
 }

@@ -139,6 +139,9 @@ fn render(status: &Value, hop: &Histogram, with_names: bool) -> String {
             page.value(name, &[], &history[key]);
         }
     }
+    if status["engine"].is_object() {
+        page.engine(&status["engine"]);
+    }
     if with_names {
         page.streams(streams);
     }
@@ -198,6 +201,37 @@ impl Page {
         }
         self.value(&format!("{name}_sum"), &[], &secs.into());
         self.value(&format!("{name}_count"), &[], &all.into());
+    }
+
+    fn engine(&mut self, engine: &Value) {
+        for (name, kind, key, help) in [
+            (
+                "spool_bytes",
+                "gauge",
+                "waiting_bytes",
+                "Bytes that wait for the engine.",
+            ),
+            (
+                "engine_samples_total",
+                "counter",
+                "stored",
+                "Samples that the engine stored.",
+            ),
+            (
+                "engine_lost_total",
+                "counter",
+                "lost",
+                "Samples in gaps of what the engine has.",
+            ),
+        ] {
+            self.family(name, kind, help);
+            self.value(name, &[], &engine[key]);
+        }
+        let name = "engine_errors_total";
+        self.family(name, "counter", "Errors of the engine, by their kind.");
+        for (kind, count) in engine["errors"].as_object().into_iter().flatten() {
+            self.value(name, &[("kind", kind)], count);
+        }
     }
 
     /// Writes the numbers of each stream.
@@ -261,6 +295,7 @@ mod tests {
                 "lost_exact": 3, "lost_unknown": 1, "reader_dropped": 5,
                 "refused": {"link": 0, "rule": 4},
             },
+            "engine": {"waiting_bytes": 12, "stored": 7, "lost": 2, "errors": {"full": 3}},
         });
         let hop = Histogram::default();
         hop.note(4e-4);
@@ -286,6 +321,10 @@ mod tests {
             "lslrelay_hop_seconds_count 1",
             "lslrelay_clock_uncertainty_seconds 0.002",
             "lslrelay_refused_total{why=\"rule\"} 4",
+            "lslrelay_spool_bytes 12",
+            "lslrelay_engine_samples_total 7",
+            "lslrelay_engine_lost_total 2",
+            "lslrelay_engine_errors_total{kind=\"full\"} 3",
         ] {
             assert!(page.lines().any(|it| it == line), "{line}\n{page}");
         }

@@ -3,7 +3,6 @@
 mod audit;
 mod clocks;
 mod desk;
-#[expect(dead_code, reason = "the driver comes next")]
 mod engine;
 mod faces;
 mod history;
@@ -38,6 +37,7 @@ use crate::book::{Book, FaceId};
 use crate::config::Config;
 use crate::id::RelayId;
 use crate::link::Links;
+pub use engine::check_engine;
 pub use visit::{Linked, Visit, VisitError};
 
 use desk::Desk;
@@ -71,7 +71,7 @@ impl Relay {
     /// Starts a relay that people know by `name`; at the addresses in `insecure`, plaintext is answered from anywhere.
     ///
     /// # Errors
-    /// [`StartError::Store`] if history cannot be kept; [`Error::Io`] if a port, or the address of a face, cannot be
+    /// [`StartError::Store`] if history cannot be kept, or files of an engine cannot be read; [`Error::Io`] if a port, or the address of a face, cannot be
     /// bound; [`Error::Config`] if that of metrics cannot; [`Error::Security`] beyond loopback without a device key, for insecure addresses where the policy is `required`,
     /// and if the security configuration cannot be used.
     pub fn start(
@@ -120,6 +120,11 @@ impl Relay {
             history,
         ));
         reload::follow_trust(&shared, &mut None);
+        if let Some(config) = &config.engine {
+            let engine = engine::start(&shared, config);
+            let engine = engine.map_err(|error| StartError::Store(error.text))?;
+            let _ = shared.engine.set(engine);
+        }
         let options = PortOptions {
             listen: config.listen.clone(),
             insecure,
@@ -188,8 +193,15 @@ impl Drop for Relay {
             std::thread::sleep(LOOK_AT_END);
         }
         drop(self.shared.set_port(None));
+        let engine = self.shared.engine.get();
+        if let Some(engine) = engine {
+            engine.leave();
+        }
         if let Some(history) = &self.shared.history {
             history.end();
+        }
+        if let Some(engine) = engine {
+            engine.finish(FINISH_LIMIT);
         }
         self.shared.tasks.end();
         let until = local_clock() + END_LIMIT.as_secs_f64();
@@ -285,6 +297,9 @@ const MOST_WORKERS: usize = 4;
 
 /// Time between looks at the readers, in seconds.
 const LOOK_SECS: f64 = 1.0;
+
+/// How long an engine may take to store what waits. Spec: relay §13.
+const FINISH_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long links and tasks may take to end.
 const END_LIMIT: Duration = Duration::from_secs(1);

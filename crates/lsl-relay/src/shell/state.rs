@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use lsl_core::relay::Port;
 use lsl_core::{Context, Generation, Inlet, Outlet, Position, StreamInfo, local_clock};
@@ -15,6 +15,7 @@ use crate::book::{Asker, Book, BookEvent, FaceId, Uid, WatcherId, Way};
 use crate::id::RelayId;
 use crate::link::{LinkId, Links};
 use crate::shell::clocks::{AbortOnDrop, SourceClocks};
+use crate::shell::engine;
 use crate::shell::faces;
 use crate::shell::history::{EndedStream, History};
 use crate::shell::limits::Limits;
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     pub(super) history: Option<Arc<History>>,
     /// Outlets of streams that are over, and when they came here, for as long as they may have readers of the past.
     over: Mutex<Vec<(Arc<Outlet>, f64)>>,
+    /// Set at the start, if there is one.
+    pub(super) engine: OnceLock<engine::Running>,
     /// Told whenever the directory may have something due earlier, and of questions for clocks.
     pub(super) changed: Arc<Notify>,
     /// Taken by the end.
@@ -133,6 +136,7 @@ impl Shared {
             totals: Totals::default(),
             history,
             over: Mutex::default(),
+            engine: OnceLock::new(),
             changed: Arc::clone(&changed),
             port: Mutex::default(),
             state: Mutex::new(State {

@@ -39,6 +39,7 @@ pub(super) fn of(shared: &Shared) -> Value {
             "watchers": state.watchers.len(),
             "refused_streams": state.refused,
             "history": shared.history.as_ref().map(|history| history.status()),
+            "engine": shared.engine.get().map(|engine| engine.report().status()),
         })
     })
 }

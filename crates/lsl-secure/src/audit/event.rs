@@ -129,6 +129,7 @@ event_kinds! {
     FileVerified = "file_verified",
     FileFailed = "file_failed",
     RelayInsecure = "relay_insecure",
+    EngineDenied = "engine_denied",
     StreamRefused = "stream_refused",
     LinkUp = "link_up",
     LinkDown = "link_down",

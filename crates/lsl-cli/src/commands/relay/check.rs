@@ -1,4 +1,4 @@
-//! `lsl relay check`: opens each link once, and reports refusals. Spec: relay §13.
+//! `lsl relay check`: opens each link and the engine once, and reports refusals. Spec: relay §13.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lsl_relay::config::target;
-use lsl_relay::shell::{Linked, Visit};
+use lsl_relay::shell::{Linked, Visit, check_engine};
 use serde_json::Value;
 
-use super::{find, host_name, parse, read, status};
+use super::{engine_text, find, host_name, parse, read, status};
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::ui::notice::note;
@@ -33,7 +33,8 @@ Examples:
   lsl relay check lab2.example.org        before it is among connect
 
 Run it as the user of the relay, with the same files. It also asks the relay of this machine, and leaves alone what is
-linked with it. Exit status 1 if a link cannot be made, or no relay runs here.";
+linked with it. It opens the engine once, and writes nothing there. Exit status 1 if a link cannot be made, the engine
+cannot be used, or no relay runs here.";
 
 /// What was checked, and what was found, or why not.
 type Row = (String, Result<String, String>);
@@ -64,6 +65,11 @@ impl Check {
             own = asked.unwrap_or(own);
         }
         rows.extend(links(&visit, &own, targets)?);
+        if let Some(engine) = config.engine.as_ref().filter(|_| self.hosts.is_empty()) {
+            let found = check_engine(engine).map(|()| "engine, nothing missing".to_owned());
+            let found = found.map_err(|error| engine_text(engine, &error));
+            rows.push((engine.address.to_string(), found));
+        }
         report(&rows)
     }
 }

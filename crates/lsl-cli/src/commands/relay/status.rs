@@ -173,6 +173,10 @@ fn show(out: &mut impl Write, status: &Value) -> io::Result<()> {
         writeln!(out)?;
         show_streams(out, &streams, links)?;
     }
+    let engine = &status["engine"];
+    if engine.is_object() {
+        writeln!(out, "\n{}", engine_line(engine))?;
+    }
     let totals = &status["totals"];
     writeln!(
         out,
@@ -210,6 +214,33 @@ fn show(out: &mut impl Write, status: &Value) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns what an engine does in words.
+fn engine_line(engine: &Value) -> String {
+    let text = |key| printable(word(engine, key));
+    let (state, for_secs) = (word(engine, "state"), engine["for_s"].as_f64());
+    let state = match for_secs {
+        Some(secs) if state == "full" => format!("full for {}", age(secs)),
+        Some(secs) => format!("not storing for {} ({})", age(secs), text("error")),
+        None => state.to_owned(),
+    };
+    let lost = match number(engine, "lost") {
+        0 => "nothing lost".to_owned(),
+        lost => format!("{lost} samples lost"),
+    };
+    let standby = match number(engine, "standby") {
+        0 => String::new(),
+        standby => format!(", of which {standby} another relay writes"),
+    };
+    let streams = usize::try_from(number(engine, "streams")).unwrap_or(usize::MAX);
+    format!(
+        "engine {} {state}: {}{standby}, {} samples stored, {} waiting, {lost}",
+        text("address"),
+        count(streams, "stream"),
+        number(engine, "stored"),
+        HumanBytes(number(engine, "waiting_bytes")),
+    )
 }
 
 fn show_links(out: &mut impl Write, links: &[Value]) -> io::Result<()> {
@@ -341,6 +372,37 @@ A                      direct     0  known          0          0              0 
 refused: clients 2
 ";
         assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_engine_is_a_line() {
+        let mut engine = json!({"address": "redis.lan:6379", "state": "up", "for_s": null, "streams": 2, "standby": 1,
+            "stored": 300, "waiting_bytes": 0, "lost": 0});
+        assert_eq!(
+            engine_line(&engine),
+            "engine redis.lan:6379 up: 2 streams, of which 1 another relay writes, 300 samples stored, 0 B waiting, \
+             nothing lost"
+        );
+        for (key, value) in [
+            ("state", json!("full")),
+            ("for_s", json!(180.0)),
+            ("lost", json!(4)),
+            ("standby", json!(0)),
+            ("waiting_bytes", json!(1_048_576)),
+        ] {
+            engine[key] = value;
+        }
+        assert_eq!(
+            engine_line(&engine),
+            "engine redis.lan:6379 full for 3 min: 2 streams, 300 samples stored, 1.00 MiB waiting, 4 samples lost"
+        );
+        engine["state"] = json!("denied");
+        engine["error"] = json!("the user may not XADD (NOPERM)");
+        let line = engine_line(&engine);
+        assert!(
+            line.contains(" not storing for 3 min (the user may not XADD (NOPERM)): "),
+            "{line}"
+        );
     }
 
     #[test]

@@ -1,5 +1,154 @@
 //! Has an engine keep the streams that rules name. Spec: relay §12.
 
+mod check;
+mod keep;
 mod packed;
 mod redis;
+mod report;
+#[cfg(test)]
+mod simulation;
 mod tls;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lsl_core::local_clock;
+use lsl_core::relay::Tap;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
+
+use crate::book::Uid;
+use crate::config::{EngineConfig, Layout};
+use crate::engine::{Engine, Meta, Result, TEND_SECS};
+use crate::shell::state::Shared;
+use crate::shell::tap::{Keeper, Kept};
+
+pub use check::check_engine;
+pub(super) use report::Report;
+
+use packed::PackedEngine;
+use redis::Redis;
+
+/// The engine of a relay that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    report: Arc<Report>,
+    /// True once all that is written is to be finished.
+    leaving: watch::Sender<bool>,
+}
+
+/// Begins to keep what rules name, before the directory knows a stream.
+///
+/// # Errors
+/// For files that cannot be used.
+pub(super) fn start(shared: &Arc<Shared>, config: &EngineConfig) -> Result<Running> {
+    let server = Redis::new(config)?;
+    let report = Arc::new(Report::new(config));
+    let (leaving, left) = watch::channel(false);
+    let told = shared.act(|state, _| state.keepers.add(Keeper::Engine));
+    let flush = Duration::from_millis(config.flush_ms.into());
+    let keeping = (Arc::clone(&report), left, flush);
+    match config.layout {
+        // River's is built on the same connection.
+        Layout::Packed | Layout::River => {
+            let engine = PackedEngine::new(config, shared.id, server, Redis::new(config)?);
+            run(shared, Arc::new(engine), told, keeping);
+        }
+    }
+    Ok(Running { report, leaving })
+}
+
+impl Running {
+    /// Returns what it does.
+    pub(super) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Has all that waits written, and then no more.
+    pub(super) fn leave(&self) {
+        self.leaving.send_replace(true);
+    }
+
+    /// Waits until that is done, for `most` at most. Blocks.
+    pub(super) fn finish(&self, most: Duration) {
+        let until = local_clock() + most.as_secs_f64();
+        while local_clock() < until && self.report.streams() > 0 {
+            std::thread::sleep(LOOK_AT_END);
+        }
+        let waiting = self.report.waiting_bytes();
+        if waiting > 0 {
+            tracing::warn!("engine: {waiting} bytes of samples were not stored");
+        }
+    }
+}
+
+fn run<E: Engine>(
+    shared: &Arc<Shared>,
+    engine: Arc<E>,
+    told: UnboundedReceiver<Kept>,
+    keeping: (Arc<Report>, watch::Receiver<bool>, Duration),
+) {
+    let (tended, report) = (Arc::clone(&engine), Arc::clone(&keeping.0));
+    shared.tasks.spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs_f64(TEND_SECS)).await;
+            if let Err(error) = tended.tend(local_clock()).await {
+                report.note(&error);
+            }
+        }
+    });
+    let follow = follow(Arc::clone(shared), engine, told, keeping);
+    shared.tasks.spawn(follow);
+}
+
+/// Begins and ends what keeps each stream.
+async fn follow<E: Engine>(
+    shared: Arc<Shared>,
+    engine: Arc<E>,
+    mut told: UnboundedReceiver<Kept>,
+    (report, left, flush): (Arc<Report>, watch::Receiver<bool>, Duration),
+) {
+    // By whom those are told that keep a stream: its numberings end one after the other.
+    let mut kept: HashMap<Uid, Vec<watch::Sender<bool>>> = HashMap::new();
+    while let Some(news) = told.recv().await {
+        match news {
+            Kept::Begin(uid, tap) => {
+                let Some(meta) = meta(&tap) else {
+                    continue;
+                };
+                let (stop, stopped) = watch::channel(false);
+                let stops = kept.entry(uid).or_default();
+                stops.retain(|stop| !stop.is_closed());
+                stops.push(stop);
+                let keeping = keep::Keeping {
+                    engine: Arc::clone(&engine),
+                    meta,
+                    tap,
+                    flush,
+                };
+                let row = report.begin(&keeping.meta.generation);
+                let (shared_too, left) = (Arc::clone(&shared), left.clone());
+                shared.tasks.spawn(async move {
+                    keep::keep(&shared_too, keeping, &row, [stopped, left]).await;
+                });
+            }
+            Kept::Stop(uid) => {
+                for stop in kept.remove(&uid).unwrap_or_default() {
+                    stop.send_replace(true);
+                }
+            }
+            // Its tap ends.
+            Kept::Gone(uid) => drop(kept.remove(&uid)),
+        }
+    }
+}
+
+fn meta(tap: &Tap) -> Option<Meta> {
+    Some(Meta {
+        generation: tap.generation()?,
+        info: Arc::new(tap.info().clone()),
+    })
+}
+
+const LOOK_AT_END: Duration = Duration::from_millis(5);

@@ -8,7 +8,7 @@ use lsl_platform::clock::utc_now;
 use lsl_proto::outlet::frames::Frames;
 use lsl_proto::wire::sequence::Generation;
 
-use super::redis::{ConnectionId, Redis};
+use super::redis::{ConnectionId, Server};
 use crate::config::EngineConfig;
 use crate::engine::packed::{self, Packed};
 use crate::engine::resp::Commands;
@@ -18,10 +18,10 @@ use crate::id::RelayId;
 
 /// Samples in chunks, a Redis stream per generation.
 #[derive(Debug)]
-pub(super) struct PackedEngine {
-    redis: Arc<Redis>,
-    /// For commands that block.
-    reading: Redis,
+pub(super) struct PackedEngine<S> {
+    server: S,
+    /// The same for commands that block.
+    reading: S,
     packed: Packed,
     state: Mutex<State>,
 }
@@ -35,21 +35,18 @@ struct State {
     noted_at: f64,
 }
 
-impl PackedEngine {
-    /// Prepares the engine.
-    ///
-    /// # Errors
-    /// As [`Redis::new`].
-    pub(super) fn new(config: &EngineConfig, relay: RelayId, redis: Arc<Redis>) -> Result<Self> {
+impl<S: Server> PackedEngine<S> {
+    /// Creates the engine for this relay.
+    pub(super) fn new(config: &EngineConfig, relay: RelayId, server: S, reading: S) -> Self {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a checked time in seconds"
         )]
         let age = config.max_age_secs as u64;
-        Ok(Self {
-            redis,
-            reading: Redis::new(config)?,
+        Self {
+            server,
+            reading,
             packed: Packed {
                 relay,
                 min_replicas: config.min_replicas,
@@ -60,7 +57,7 @@ impl PackedEngine {
                 trim: Trim::new(config.max_age_secs, config.max_bytes),
                 noted_at: f64::NEG_INFINITY,
             }),
-        })
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -68,34 +65,35 @@ impl PackedEngine {
     }
 }
 
-impl Engine for PackedEngine {
+impl<S: Server> Engine for PackedEngine<S> {
     async fn open(&self, meta: &Meta) -> Result<Opened> {
-        self.state().written.remove(&meta.generation);
-        let find = self.packed.find(&meta.generation);
-        let (replies, connection) = self.redis.run(None, find).await?;
+        let generation = &meta.generation;
+        self.state().written.remove(generation);
+        let lease = self.packed.lease(generation);
+        let (replies, connection) = self.server.run(None, lease).await?;
+        if !self.packed.leased(&replies)? {
+            return Ok(Opened::Theirs);
+        }
+        let find = self.packed.find(generation);
+        let (replies, _) = self.server.run(Some(connection), find).await?;
         let found = self.packed.found(meta, &replies)?;
-        if !found.is_ours {
-            return Ok(Opened::Theirs(found.next));
-        }
         let claim = self.packed.claim(meta, found);
-        let (replies, _) = self.redis.run(Some(connection), claim).await?;
-        let opened = self.packed.claimed(found, &replies)?;
+        let (replies, _) = self.server.run(Some(connection), claim).await?;
+        let next = self.packed.claimed(found, &replies)?;
         let mut state = self.state();
-        state.written.insert(meta.generation, connection);
-        if let Opened::Ours(Some(next)) = opened {
-            state.trim.begin(&meta.generation, next, local_clock());
+        state.written.insert(*generation, connection);
+        if let Some(next) = next {
+            state.trim.begin(generation, next, local_clock());
         }
-        Ok(opened)
+        Ok(Opened::Ours(next))
     }
 
     async fn append(&self, meta: &Meta, batches: &[Arc<Frames>]) -> Result<()> {
         let connection = self.state().written.get(&meta.generation).copied();
-        // Another one writes it by now.
-        let lost = || EngineError::new(ErrorKind::Retry, "another relay writes this stream");
         let connection = connection.ok_or_else(lost)?;
         let append = self.packed.append(meta, batches)?;
         let bytes = append.bytes().len() as u64;
-        let (replies, _) = self.redis.run(Some(connection), append).await?;
+        let (replies, _) = self.server.run(Some(connection), append).await?;
         self.packed.appended(&replies)?;
         if let (Some(first), Some(last)) = (batches.first(), batches.last()) {
             let first = first.first;
@@ -105,6 +103,10 @@ impl Engine for PackedEngine {
                 .note(&meta.generation, first, last.end(), bytes, local_clock());
         }
         Ok(())
+    }
+
+    fn holds(&self, meta: &Meta) -> bool {
+        self.state().written.contains_key(&meta.generation)
     }
 
     async fn read(&self, meta: &Meta, from: u64, most: usize) -> Result<Vec<Frames>> {
@@ -121,20 +123,22 @@ impl Engine for PackedEngine {
     }
 
     async fn list(&self) -> Result<Vec<Stored>> {
-        let (replies, _) = self.redis.run(None, packed::list()).await?;
+        let (replies, _) = self.server.run(None, packed::list()).await?;
         let (generations, commands) = packed::listed(&replies)?;
         if generations.is_empty() {
             return Ok(Vec::new());
         }
-        let (replies, _) = self.redis.run(None, commands).await?;
+        let (replies, _) = self.server.run(None, commands).await?;
         let streams = generations.iter().zip(&replies);
         let streams = streams.filter_map(|(generation, reply)| packed::stored(*generation, reply));
         Ok(streams.collect())
     }
 
-    async fn finish(&self, meta: &Meta, end: u64) -> Result<()> {
+    async fn finish(&self, meta: &Meta, end: Option<u64>) -> Result<()> {
         let finish = self.packed.finish(&meta.generation, end);
-        let (replies, _) = self.redis.run(None, finish).await?;
+        let written = self.state().written.get(&meta.generation).copied();
+        let connection = written.ok_or_else(lost)?;
+        let (replies, _) = self.server.run(Some(connection), finish).await?;
         packed::fail(&replies)?;
         let mut state = self.state();
         state.written.remove(&meta.generation);
@@ -159,7 +163,9 @@ impl Engine for PackedEngine {
         for generation in &written {
             Packed::ask_writer(generation, &mut ask);
         }
-        let (writers, connection) = self.redis.run(None, ask).await?;
+        let (writers, connection) = self.server.run(None, ask).await?;
+        // What another server was told is not known of this one.
+        (self.state().written).retain(|_, through| *through == connection);
         let mut commands = Commands::default();
         let unix_secs = utc_now().as_secs();
         for (generation, writer) in written.iter().zip(&writers) {
@@ -177,9 +183,17 @@ impl Engine for PackedEngine {
         if commands.count() == 0 {
             return Ok(());
         }
-        let (replies, _) = self.redis.run(Some(connection), commands).await?;
+        let (replies, _) = self.server.run(Some(connection), commands).await?;
         packed::fail(&replies)
     }
+}
+
+/// It was opened on another connection, or another relay writes it.
+fn lost() -> EngineError {
+    EngineError::new(
+        ErrorKind::Retry,
+        "what the engine has is not known any more",
+    )
 }
 
 /// Time in seconds for which Redis keeps streams longer than their samples, if nobody looks after them.

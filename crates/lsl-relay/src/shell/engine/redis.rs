@@ -38,6 +38,20 @@ pub(super) struct Redis {
     room: Semaphore,
 }
 
+/// What runs commands.
+pub(super) trait Server: Send + Sync + 'static {
+    /// Runs commands, on this connection if one is named. Returns the replies in order, errors among them, and the
+    /// connection. Waits at most 5 s for them, and as long for a connection.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Retry`] if they do not come, [`ErrorKind::Denied`] if the server refuses the connection.
+    fn run(
+        &self,
+        on: Option<ConnectionId>,
+        commands: Commands,
+    ) -> impl Future<Output = Result<(Vec<Reply>, ConnectionId)>> + Send;
+}
+
 /// Number of a connection. What was written before its begin may be gone, if the server is another one since.
 pub(super) type ConnectionId = u64;
 
@@ -84,50 +98,6 @@ impl Redis {
             connections: AtomicU64::new(0),
             room: Semaphore::new(MOST_KIB as usize),
         })
-    }
-
-    /// Returns where the server is, for people.
-    pub(super) fn address(&self) -> &Address {
-        &self.address
-    }
-
-    /// Runs commands, on this connection if one is named. Returns the replies in order, errors among them, and the
-    /// connection. Waits at most 5 s for them, and as long for a connection.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Retry`] if they do not come, [`ErrorKind::Denied`] if the server refuses the connection.
-    pub(super) async fn run(
-        &self,
-        on: Option<ConnectionId>,
-        commands: Commands,
-    ) -> Result<(Vec<Reply>, ConnectionId)> {
-        let live = self.live().await?;
-        if on.is_some_and(|on| on != live.id) {
-            return Err(self.lost());
-        }
-        let kib = u32::try_from(commands.bytes().len() / 1024).unwrap_or(u32::MAX);
-        let Ok(_room) = self.room.acquire_many(kib.min(MOST_KIB)).await else {
-            return Err(self.lost());
-        };
-        let (done, replies) = oneshot::channel();
-        let waiting = Waiting {
-            missing: commands.count(),
-            replies: Vec::with_capacity(commands.count()),
-            done,
-        };
-        let bytes = commands.into_bytes();
-        let sent = live.requests.send(Request { bytes, waiting });
-        sent.map_err(|_| self.lost())?;
-        match timeout(REPLY_LIMIT, replies).await {
-            Ok(Ok(replies)) => Ok((replies, live.id)),
-            Ok(Err(_)) => Err(self.lost()),
-            Err(_) => {
-                // What comes late would be taken for the replies to others.
-                self.give_up(live.id);
-                let text = format!("{} does not answer", self.address);
-                Err(EngineError::new(ErrorKind::Retry, text))
-            }
-        }
     }
 
     /// Closes a connection.
@@ -244,8 +214,7 @@ impl Redis {
             Some("noeviction") => Ok(()),
             Some(policy) => {
                 let text = format!(
-                    "{} would delete history: maxmemory-policy is {policy}; set noeviction",
-                    self.address
+                    "it would delete history: maxmemory-policy is {policy}; set noeviction"
                 );
                 Err(EngineError::new(ErrorKind::Denied, text))
             }
@@ -256,6 +225,42 @@ impl Redis {
     fn no_redis(&self) -> EngineError {
         let text = format!("{} does not speak as Redis does", self.address);
         EngineError::new(ErrorKind::Denied, text)
+    }
+}
+
+impl Server for Redis {
+    async fn run(
+        &self,
+        on: Option<ConnectionId>,
+        commands: Commands,
+    ) -> Result<(Vec<Reply>, ConnectionId)> {
+        let live = self.live().await?;
+        if on.is_some_and(|on| on != live.id) {
+            return Err(self.lost());
+        }
+        let kib = u32::try_from(commands.bytes().len() / 1024).unwrap_or(u32::MAX);
+        let Ok(_room) = self.room.acquire_many(kib.min(MOST_KIB)).await else {
+            return Err(self.lost());
+        };
+        let (done, replies) = oneshot::channel();
+        let waiting = Waiting {
+            missing: commands.count(),
+            replies: Vec::with_capacity(commands.count()),
+            done,
+        };
+        let bytes = commands.into_bytes();
+        let sent = live.requests.send(Request { bytes, waiting });
+        sent.map_err(|_| self.lost())?;
+        match timeout(REPLY_LIMIT, replies).await {
+            Ok(Ok(replies)) => Ok((replies, live.id)),
+            Ok(Err(_)) => Err(self.lost()),
+            Err(_) => {
+                // What comes late would be taken for the replies to others.
+                self.give_up(live.id);
+                let text = format!("{} does not answer", self.address);
+                Err(EngineError::new(ErrorKind::Retry, text))
+            }
+        }
     }
 }
 

@@ -1,0 +1,337 @@
+//! Relays that write a stream into a Redis which fails in every way: each sample is there, or in a gap that was
+//! declared. Spec: relay §14, test 12.
+
+mod server;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use lsl_proto::outlet::frames::{FrameCodec, Frames};
+use lsl_proto::wire::sequence::Generation;
+use lsl_proto::{ChannelFormat, StreamInfo};
+
+use super::packed::PackedEngine;
+use crate::config::EngineConfig;
+use crate::engine::spool::{Lane, Room, Source, Step};
+use crate::engine::{Address, Engine, Meta};
+use crate::id::RelayId;
+use server::{Chaos, Random, Simulated};
+
+/// What an outlet retains, for one who reads it.
+#[derive(Debug, Clone)]
+struct Past {
+    log: Arc<Mutex<Log>>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Log {
+    codec: FrameCodec,
+    random: Random,
+    /// Ends of runs without a gap, each with its first sample.
+    runs: Vec<(u64, u64)>,
+    next: u64,
+    retained: u64,
+    has_ended: bool,
+}
+
+impl Log {
+    fn push(&mut self, samples: u64) {
+        let begin = self.next;
+        self.next += samples;
+        match self.runs.last_mut().filter(|(_, end)| *end == begin) {
+            Some((_, end)) => *end = self.next,
+            None => self.runs.push((begin, self.next)),
+        }
+    }
+
+    fn has(&self, sample: u64) -> bool {
+        self.runs
+            .iter()
+            .any(|(first, end)| (*first..*end).contains(&sample))
+    }
+}
+
+impl Source for Past {
+    fn next(&self) -> u64 {
+        self.next
+    }
+
+    fn seek(&mut self, next: u64) {
+        self.next = next;
+    }
+
+    fn read(&mut self, _most_bytes: usize, frames: &mut Frames) -> bool {
+        let mut log = self.log.lock().unwrap();
+        let from = self.next.max(log.next.saturating_sub(log.retained));
+        let run = log.runs.iter().find(|(_, end)| from < *end);
+        let Some((first, end)) = run.map(|(first, end)| (from.max(*first), *end)) else {
+            return false;
+        };
+        let end = end.min(first + 1 + log.random.below(9));
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let stamps: Vec<_> = (first..end).map(|n| n as f64 / 100.0).collect();
+        let values: Vec<_> = (first..end).flat_map(u64::to_ne_bytes).collect();
+        log.codec.encode(&stamps, &values, frames).unwrap();
+        frames.first = first;
+        self.next = end;
+        true
+    }
+
+    fn end(&self) -> Option<u64> {
+        let log = self.log.lock().unwrap();
+        log.has_ended.then_some(log.next)
+    }
+}
+
+/// One relay that writes the stream.
+struct Writer {
+    engine: PackedEngine<Simulated>,
+    lane: Lane,
+    past: Past,
+    tended_at: f64,
+}
+
+impl Writer {
+    /// Does what is to be done now. Returns whether it did something.
+    fn step(&mut self, meta: &Meta, now: f64) -> bool {
+        if now - self.tended_at >= 3.0 {
+            self.tended_at = now;
+            let _ = now_or_never(self.engine.tend(now));
+            if !self.engine.holds(meta) {
+                self.lane.doubt();
+            }
+        }
+        match self.lane.poll(now) {
+            Step::Open => {
+                let opened = now_or_never(self.engine.open(meta));
+                self.lane.opened(opened, &mut self.past, now);
+            }
+            Step::Append(batches) => {
+                let appended = now_or_never(self.engine.append(meta, &batches));
+                self.lane.appended(appended, now);
+            }
+            Step::Finish(end) => {
+                let finished = now_or_never(self.engine.finish(meta, end));
+                self.lane.finished(finished, now);
+            }
+            Step::Wait(_) | Step::Over => return false,
+        }
+        true
+    }
+}
+
+/// The model answers at once.
+fn now_or_never<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the model waits for nothing"),
+    }
+}
+
+/// What came out of a run.
+#[derive(Debug, Default)]
+struct Outcome {
+    appends: usize,
+    missing: u64,
+    repeated: u64,
+    lost: u64,
+    setbacks: u64,
+}
+
+fn run(seed: u64, chaos: Chaos, relays: u64, retained: u64) -> Outcome {
+    let info = StreamInfo::new("sim", "Test", 1, 100.0, ChannelFormat::Int64, "sim");
+    let mut info = info.expect("an info");
+    info.reset_uid("5eed");
+    let meta = Meta {
+        generation: Generation::parse(b"5eed").expect("a generation"),
+        info: Arc::new(info),
+    };
+    let server = Simulated::new(seed, chaos);
+    let mut random = Random(seed ^ 0xfeed);
+    let log = Arc::new(Mutex::new(Log {
+        codec: FrameCodec::new(&meta.info),
+        random: Random(seed ^ 0xbeef),
+        runs: Vec::new(),
+        next: 0,
+        retained,
+        has_ended: false,
+    }));
+    let config = EngineConfig::new(Address::parse("redis://simulated").expect("an address"));
+    let mut writers: Vec<_> = (1..=relays)
+        .map(|id| {
+            let servers = (server.clone(), server.clone());
+            Writer {
+                engine: PackedEngine::new(&config, RelayId(id), servers.0, servers.1),
+                lane: Lane::new(&meta.info, Arc::new(Room::new(1 << 20))),
+                past: Past {
+                    log: Arc::clone(&log),
+                    next: 0,
+                },
+                tended_at: 0.0,
+            }
+        })
+        .collect();
+    let mut now = 0.0;
+    for turn in 0..700 {
+        {
+            let mut log = log.lock().unwrap();
+            log.push(1 + random.below(20));
+            if random.below(40) == 0 {
+                log.next += 1 + random.below(5);
+            }
+        }
+        // The writer of the moment is away for longer than its lease.
+        let away = (relays > 1 && turn % 200 > 150).then_some(turn / 200 % 2);
+        for (writer, index) in writers.iter_mut().zip(0..) {
+            if away == Some(index) {
+                continue;
+            }
+            writer.lane.read(&mut writer.past);
+            while random.below(8) > 0 && writer.step(&meta, now) {}
+        }
+        now += if random.below(20) == 0 { 1.0 } else { 0.2 };
+        server.world().now = now;
+    }
+    server.world().chaos = Chaos::default();
+    log.lock().unwrap().has_ended = true;
+    for turn in 0.. {
+        assert!(
+            turn < 10_000,
+            "it does not end, seed {seed}: {:?}",
+            writers[0].lane.trouble()
+        );
+        for writer in &mut writers {
+            writer.lane.read(&mut writer.past);
+            writer.step(&meta, now);
+        }
+        if writers
+            .iter_mut()
+            .all(|writer| writer.lane.poll(now) == Step::Over)
+        {
+            break;
+        }
+        now += 0.5;
+        server.world().now = now;
+    }
+    let mut outcome = Outcome {
+        appends: server.world().appends,
+        ..Outcome::default()
+    };
+    for writer in &writers {
+        let counts = writer.lane.counts();
+        outcome.lost += counts.lost;
+        outcome.setbacks += counts.setbacks;
+    }
+    check(
+        &writers[0].engine,
+        &meta,
+        &log.lock().unwrap(),
+        &mut outcome,
+        seed,
+    );
+    outcome
+}
+
+/// Reads all, as a reader does, and compares it with what was pushed.
+fn check(
+    engine: &PackedEngine<Simulated>,
+    meta: &Meta,
+    log: &Log,
+    outcome: &mut Outcome,
+    seed: u64,
+) {
+    let codec = FrameCodec::new(&meta.info);
+    let (mut next, mut has) = (0, Vec::new());
+    loop {
+        let batches = now_or_never(engine.read(meta, next, 1 << 20)).expect("batches");
+        if batches.is_empty() {
+            break;
+        }
+        for batch in batches {
+            let (mut stamps, mut values) = (Vec::new(), Vec::new());
+            codec
+                .decode(&batch, &mut stamps, &mut values)
+                .expect("frames");
+            let values = values
+                .as_chunks()
+                .0
+                .iter()
+                .map(|it| u64::from_ne_bytes(*it));
+            for (number, (value, stamp)) in (batch.first..).zip(values.zip(stamps)) {
+                #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+                let expected = (number, number as f64 / 100.0);
+                assert_eq!((value, stamp), expected, "seed {seed}");
+                assert!(log.has(number), "nobody pushed {number}, seed {seed}");
+                if number < next {
+                    outcome.repeated += 1;
+                } else {
+                    next = number + 1;
+                    has.push(number);
+                }
+            }
+        }
+    }
+    let first = has.first().copied().unwrap_or(0);
+    outcome.missing = (log.next - first) - has.len() as u64;
+    if log.retained > log.next {
+        let pushed: u64 = log.runs.iter().map(|(first, end)| end - first).sum();
+        assert_eq!(has.len() as u64, pushed, "seed {seed}: {outcome:?}");
+    }
+}
+
+#[test]
+fn ten_thousand_appends_are_stored_once_whatever_breaks() {
+    let chaos = Chaos {
+        cuts: 60,
+        full: 30,
+        failovers: 30,
+        restarts: 5,
+        late: 0,
+    };
+    let (mut appends, mut setbacks) = (0, 0);
+    for seed in 0..12 {
+        let outcome = run(seed, chaos, 1, u64::MAX);
+        assert_eq!(outcome.repeated, 0, "seed {seed}");
+        appends += outcome.appends;
+        setbacks += outcome.setbacks;
+    }
+    assert!(appends > 10_000 && setbacks > 10, "{appends} {setbacks}");
+}
+
+#[test]
+fn two_relays_and_requests_that_come_late_leave_no_gap() {
+    let chaos = Chaos {
+        cuts: 30,
+        late: 30,
+        full: 20,
+        failovers: 5,
+        restarts: 2,
+    };
+    let mut appends = 0;
+    for seed in 100..112 {
+        appends += run(seed, chaos, 2, u64::MAX).appends;
+    }
+    assert!(appends > 10_000, "{appends}");
+}
+
+#[test]
+fn what_an_outlet_had_to_let_go_is_a_gap_of_known_size() {
+    let chaos = Chaos {
+        cuts: 30,
+        full: 120,
+        ..Chaos::default()
+    };
+    let mut lost = 0;
+    for seed in 200..220 {
+        let outcome = run(seed, chaos, 1, 60);
+        assert_eq!(
+            (outcome.missing, outcome.repeated),
+            (outcome.lost, 0),
+            "{seed}"
+        );
+        lost += outcome.lost;
+    }
+    assert!(lost > 500, "{lost}");
+}

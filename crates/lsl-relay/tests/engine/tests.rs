@@ -1,0 +1,314 @@
+//! What is tested on each kind of server.
+
+use std::process::Command;
+
+use lsl_relay::config::EngineConfig;
+use lsl_relay::engine::resp::Reply;
+use lsl_relay::engine::{Address, ErrorKind};
+use lsl_relay::shell::check_engine;
+
+use super::proxy::Proxy;
+use super::server::{Kind, Server, free_port};
+use super::{
+    Source, appends, check, context, engine, relay, until, until_read, until_stored, write,
+};
+
+type Test = fn(&Kind);
+
+pub(crate) const ALL: &[(&str, Test)] = &[
+    ("cut_and_full", cut_and_full),
+    ("failover_and_restart", failover_and_restart),
+    ("two_relays", two_relays),
+    ("trims", trims),
+    ("rights", rights),
+    ("policy", policy),
+    ("tls", tls),
+];
+
+fn ok(reply: &Reply) {
+    assert_eq!(reply.text(), Some("OK"), "{reply:?}");
+}
+
+/// Requests and replies that are lost with their connection, and no memory now and then.
+fn cut_and_full(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let proxy = Proxy::start(server.address());
+    let context = context();
+    let mut source = Source::new(&context, "cut");
+    let relay = relay(&context, &format!("redis://{}", proxy.address()), "");
+    until_read(&relay);
+    proxy.set_cuts(10);
+    let length = || {
+        let keys = server.ask(&[&"KEYS", &"lsl:*:d"]);
+        let key = keys.list().and_then(<[_]>::first).and_then(Reply::text);
+        match key.map(|key| server.ask(&[&"XLEN", &key])) {
+            Some(Reply::Integer(length)) => u64::try_from(length).unwrap(),
+            _ => 0,
+        }
+    };
+    let mut turn = 0;
+    while length() < appends() {
+        source.push_many(50);
+        turn += 1;
+        if turn % 20 == 5 {
+            ok(&server.ask(&[&"CONFIG", &"SET", &"maxmemory", &"1"]));
+            source.push_many(50);
+            until(&relay, "it is full", |it| {
+                it["errors"]["full"].as_u64() >= Some(1)
+            });
+            ok(&server.ask(&[&"CONFIG", &"SET", &"maxmemory", &"0"]));
+        }
+    }
+    assert!(proxy.cut() > 0);
+    proxy.set_cuts(0);
+    until_stored(&relay, &source);
+    // What a connection that was cut still had may come late, hence twice: readers skip it.
+    check(&server, &source, true);
+    println!(
+        "engine: {} appends, {} cuts, {}",
+        length(),
+        proxy.cut(),
+        engine(&relay)["errors"]
+    );
+    assert_eq!(engine(&relay)["lost"], 0);
+}
+
+/// A server that dies, whose replica lags; and one that comes back empty.
+fn failover_and_restart(kind: &Kind) {
+    let mut first = Server::start(kind, &[]);
+    let mut second = Server::start(kind, &[]);
+    let port = first.address().port().to_string();
+    ok(&second.ask(&[&"REPLICAOF", &"127.0.0.1", &port]));
+    let proxy = Proxy::start(first.address());
+    let context = context();
+    let mut source = Source::new(&context, "failover");
+    let relay = relay(&context, &format!("redis://{}", proxy.address()), "");
+    until_read(&relay);
+    source.push_many(100);
+    until_stored(&relay, &source);
+    // From here on the replica has nothing of it.
+    ok(&second.ask(&[&"REPLICAOF", &"NO", &"ONE"]));
+    source.push_many(100);
+    until_stored(&relay, &source);
+    first.kill();
+    proxy.set_target(second.address());
+    source.push_many(100);
+    until(&relay, "the second has it", |it| it["setbacks"] == 1);
+    until_stored(&relay, &source);
+    check(&second, &source, false);
+    second.restart();
+    source.push_many(10);
+    until(&relay, "it was told again", |it| it["setbacks"] == 2);
+    until_stored(&relay, &source);
+    check(&second, &source, false);
+    assert_eq!(engine(&relay)["lost"], 0);
+}
+
+/// Two relays that see the same stream: one writes it, and the other goes on when that ends.
+fn two_relays(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let url = format!("redis://{}", server.address());
+    let context = context();
+    let mut source = Source::new(&context, "two");
+    let first = relay(&context, &url, "");
+    until_read(&first);
+    source.push_many(20);
+    until_stored(&first, &source);
+    let second = relay(&context, &url, "");
+    until_read(&second);
+    until(&second, "it stands by", |it| it["standby"] == 1);
+    source.push_many(20);
+    until_stored(&first, &source);
+    assert_eq!(engine(&second)["stored"], 0);
+    drop(first);
+    source.push_many(20);
+    until(&second, "it writes", |it| {
+        it["standby"] == 0 && it["waiting_bytes"] == 0
+    });
+    source.push_many(20);
+    until(&second, "it wrote", |it| it["stored"].as_u64() >= Some(40));
+    check(&server, &source, false);
+}
+
+/// Samples that are too old go, and what is left of a stream that ended goes by itself.
+fn trims(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let context = context();
+    let mut source = Source::new(&context, "trims");
+    let relay = relay(
+        &context,
+        &format!("redis://{}", server.address()),
+        "max_age = \"1s\"",
+    );
+    until_read(&relay);
+    source.push_many(100);
+    until_stored(&relay, &source);
+    let keys = server.ask(&[&"KEYS", &"lsl:*:d"]);
+    let data = keys.list().unwrap()[0].text().unwrap().to_owned();
+    let limit = lsl_core::local_clock() + 40.0;
+    while server.ask(&[&"XLEN", &data]) != Reply::Integer(0) {
+        assert!(lsl_core::local_clock() < limit);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // The last id is left, and the stream goes on.
+    source.push_many(10);
+    until_stored(&relay, &source);
+    assert_eq!(
+        (
+            engine(&relay)["lost"].clone(),
+            engine(&relay)["setbacks"].clone()
+        ),
+        (0.into(), 0.into())
+    );
+    let expires = |key: &str| matches!(server.ask(&[&"TTL", &key]), Reply::Integer(1..=61));
+    assert!(expires(&data) && expires(&data.replace(":d", ":m")));
+    let Reply::Bytes(_) = server.ask(&[&"HGET", &data.replace(":d", ":m"), &"xml"]) else {
+        panic!("it is not described");
+    };
+}
+
+/// A user who may do what relay.md §12.1 lists can write; one who may not add is refused in words.
+fn rights(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let allowed = "~lsl:* +@stream +hset +hgetall +zadd +zrangebyscore +set +get +expire +pexpire +wait +info \
+                   +multi +exec +@connection";
+    let user = |name: &str, rights: &str| {
+        let mut command = vec!["ACL".to_owned(), "SETUSER".into(), name.into(), "on".into()];
+        command.push(">secret".into());
+        command.extend(rights.split_whitespace().map(str::to_owned));
+        let parts: Vec<&dyn AsRef<[u8]>> = command.iter().map(|it| it as _).collect();
+        ok(&server.ask(&parts));
+    };
+    user("lsl", allowed);
+    user("reader", &format!("{allowed} -xadd"));
+    let password = write(server.folder(), "password", "secret\n");
+    let config = |name: &str| {
+        let address = Address::parse(&format!("redis://{}", server.address())).unwrap();
+        EngineConfig {
+            user: Some(name.to_owned()),
+            password_file: Some(password.clone().into()),
+            ..EngineConfig::new(address)
+        }
+    };
+    assert_eq!(check_engine(&config("lsl")), Ok(()));
+    let denied = check_engine(&config("reader")).unwrap_err();
+    assert_eq!(
+        (denied.kind, &*denied.text),
+        (ErrorKind::Denied, "the user may not XADD (NOPERM)")
+    );
+    let unknown = check_engine(&config("nobody")).unwrap_err();
+    assert_eq!(unknown.kind, ErrorKind::Denied, "{unknown}");
+    let lines = |name: &str| format!("user = \"{name}\"\npassword_file = \"{password}\"");
+    let url = format!("redis://{}", server.address());
+    let context = context();
+    let mut source = Source::new(&context, "rights");
+    let relay_of = |name: &str| relay(&context, &url, &lines(name));
+    let refused = relay_of("reader");
+    until_read(&refused);
+    source.push_many(3);
+    until(&refused, "it is refused", |it| it["state"] == "denied");
+    assert_eq!(engine(&refused)["error"], "the user may not XADD (NOPERM)");
+    drop(refused);
+    let written = relay_of("lsl");
+    until_read(&written);
+    until(&written, "it is written", |it| it["state"] == "up");
+    source.push_many(3);
+    until(&written, "it is stored", |it| {
+        it["stored"].as_u64() >= Some(3)
+    });
+    let status = written.status().to_string();
+    assert!(
+        !status.contains("secret") && !status.contains("password"),
+        "{status}"
+    );
+}
+
+/// A server that deletes what it has no room for is no engine.
+fn policy(kind: &Kind) {
+    let server = Server::start(kind, &["--maxmemory-policy", "allkeys-lru"]);
+    let url = format!("redis://{}", server.address());
+    let config = EngineConfig::new(Address::parse(&url).unwrap());
+    let error = check_engine(&config).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Denied);
+    assert_eq!(
+        error.text,
+        "it would delete history: maxmemory-policy is allkeys-lru; set noeviction"
+    );
+    ok(&server.ask(&[&"CONFIG", &"SET", &"maxmemory-policy", &"noeviction"]));
+    assert_eq!(check_engine(&config), Ok(()));
+}
+
+/// Encrypted, and checked by the certificate of who signed the server's.
+fn tls(kind: &Kind) {
+    let folder = std::env::temp_dir().join(format!("lsl-engine-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let openssl = |line: &str| {
+        let done = Command::new("openssl")
+            .args(line.split(' '))
+            .current_dir(&folder)
+            .output();
+        let done = done.unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    openssl(&format!(
+        "req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=lsl-test-ca"
+    ));
+    openssl(&format!(
+        "req {key} -keyout own.key -out own.csr -subj /CN=localhost"
+    ));
+    write(
+        &folder,
+        "names",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1\n",
+    );
+    openssl(
+        "x509 -req -in own.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names -out own.crt",
+    );
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (certificate, own_key, ca) = (path("own.crt"), path("own.key"), path("ca.crt"));
+    let plain = Server::start(kind, &[]);
+    let port = free_port();
+    let encrypted = Server::start(
+        kind,
+        &[
+            "--tls-port",
+            &port.to_string(),
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &own_key,
+            "--tls-ca-cert-file",
+            &ca,
+            "--tls-auth-clients",
+            "no",
+        ],
+    );
+    let at = |url: &str, ca_file: Option<&str>| {
+        let config = EngineConfig {
+            ca_file: ca_file.map(Into::into),
+            ..EngineConfig::new(Address::parse(url).unwrap())
+        };
+        check_engine(&config)
+    };
+    let url = format!("rediss://127.0.0.1:{port}");
+    assert_eq!(at(&url, Some(&ca)), Ok(()));
+    assert_eq!(at(&format!("rediss://localhost:{port}"), Some(&ca)), Ok(()));
+    // Somebody else's server, and one without TLS.
+    let stranger = at(&url, None).unwrap_err();
+    assert_eq!(stranger.kind, ErrorKind::Denied, "{stranger}");
+    assert!(at(&format!("rediss://{}", plain.address()), Some(&ca)).is_err());
+    let context = context();
+    let mut source = Source::new(&context, "tls");
+    let relay = relay(&context, &url, &format!("ca_file = \"{ca}\""));
+    until_read(&relay);
+    source.push_many(50);
+    until_stored(&relay, &source);
+    check(&encrypted, &source, false);
+    drop(relay);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
