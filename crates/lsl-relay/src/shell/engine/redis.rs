@@ -84,7 +84,10 @@ impl Redis {
     pub(super) fn new(config: &EngineConfig) -> Result<Self> {
         let password = config.password_file.as_ref().map(|file| {
             let text = std::fs::read_to_string(file).map(Zeroizing::new);
-            let text = text.map(|text| Zeroizing::new(text.trim_end().to_owned()));
+            let text = text.map(|text| {
+                let line = text.lines().next().unwrap_or_default();
+                Zeroizing::new(line.to_owned())
+            });
             let failed = |error| format!("cannot read password_file {}: {error}", file.display());
             text.map_err(|error| EngineError::new(ErrorKind::Denied, failed(error)))
         });
