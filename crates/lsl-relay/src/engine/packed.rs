@@ -239,6 +239,12 @@ impl Packed {
         commands.add(&[&"ZADD", &INDEX, &secs, &generation.as_str()]);
     }
 
+    /// Appends the command that forgets streams which nobody has written for so long that no relay keeps them.
+    pub fn forget(unix_secs: u64, commands: &mut Commands) {
+        let before = unix_secs.saturating_sub(INDEX_SECS).to_string();
+        commands.add(&[&"ZREMRANGEBYSCORE", &INDEX, &"-inf", &before]);
+    }
+
     /// A stream whose relay never comes back goes when its samples would be too old. Spec: relay §12.1.
     fn keep_alive(&self, commands: &mut Commands, keys: &Keys) {
         let secs = self.expiry_secs.to_string();
@@ -381,6 +387,7 @@ pub fn rehearse() -> Commands {
     commands.add(&[&"XTRIM", &data, &"MINID", &"=", &"1-0"]);
     commands.add(&[&"ZADD", &INDEX, &"XX", &"0", &""]);
     commands.add(&[&"ZRANGEBYSCORE", &INDEX, &"1", &"0"]);
+    commands.add(&[&"ZREMRANGEBYSCORE", &INDEX, &"1", &"0"]);
     commands.add(&[&"WAIT", &"0", &"1"]);
     commands
 }
@@ -487,6 +494,9 @@ const INFO_PLACE: usize = 3;
 const LEASE_MS: u64 = 10_000;
 
 const INDEX: &str = "lsl:index";
+
+/// Time in seconds for which the index names streams that are not written.
+const INDEX_SECS: u64 = 30 * 24 * 3600;
 
 const LAYOUT: &str = "1";
 

@@ -163,6 +163,11 @@ impl Lane {
         self.stage == Stage::Standby
     }
 
+    /// Whether all of the stream was read, or no more is to be.
+    pub fn has_read_all(&self) -> bool {
+        self.end != End::None
+    }
+
     /// Whether the engine takes samples.
     pub fn is_open(&self) -> bool {
         self.stage == Stage::Open

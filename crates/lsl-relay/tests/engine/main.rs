@@ -30,7 +30,9 @@ use serde_json::Value;
 use server::{Kind, Server};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // They wait most of the time.
+    arguments.test_threads.get_or_insert(6);
     let mut trials = Vec::new();
     for (name, kind) in Kind::all() {
         if let Err(reason) = &kind {

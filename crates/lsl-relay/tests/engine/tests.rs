@@ -170,7 +170,7 @@ fn trims(kind: &Kind) {
 /// A user who may do what relay.md §12.1 lists can write; one who may not add is refused in words.
 fn rights(kind: &Kind) {
     let server = Server::start(kind, &[]);
-    let allowed = "~lsl:* +@stream +hset +hgetall +zadd +zrangebyscore +set +get +expire +pexpire +wait +info \
+    let allowed = "~lsl:* +@stream +hset +hgetall +zadd +zrangebyscore +zremrangebyscore +set +get +expire +pexpire +wait +info \
                    +multi +exec +@connection";
     let user = |name: &str, rights: &str| {
         let mut command = vec!["ACL".to_owned(), "SETUSER".into(), name.into(), "on".into()];

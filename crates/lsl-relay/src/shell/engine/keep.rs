@@ -23,21 +23,59 @@ pub(super) struct Keeping<E> {
     pub(super) flush: Duration,
 }
 
-impl Source for Tap {
-    fn next(&self) -> u64 {
-        Self::next(self)
+/// What is read of a stream, until all of it was: then its outlet is not held any more.
+#[derive(Debug, Clone)]
+enum Reading {
+    Open(Tap),
+    Over { next: u64, end: u64 },
+}
+
+impl Reading {
+    /// Lets go of the outlet once all of it was read.
+    fn release(&mut self) {
+        if let Self::Open(tap) = self
+            && let Some(end) = tap.end()
+        {
+            let next = tap.next();
+            *self = Self::Over { next, end };
+        }
     }
 
-    fn seek(&mut self, next: u64) {
-        Self::seek(self, next);
+    async fn ready(&self) {
+        match self {
+            Self::Open(tap) => tap.ready().await,
+            Self::Over { .. } => std::future::pending().await,
+        }
+    }
+}
+
+impl Source for Reading {
+    fn next(&self) -> u64 {
+        match self {
+            Self::Open(tap) => tap.next(),
+            Self::Over { next, .. } => *next,
+        }
+    }
+
+    fn seek(&mut self, to: u64) {
+        match self {
+            Self::Open(tap) => tap.seek(to),
+            Self::Over { next, .. } => *next = to,
+        }
     }
 
     fn read(&mut self, most_bytes: usize, frames: &mut Frames) -> bool {
-        Self::read(self, most_bytes, frames)
+        match self {
+            Self::Open(tap) => tap.read(most_bytes, frames),
+            Self::Over { .. } => false,
+        }
     }
 
     fn end(&self) -> Option<u64> {
-        Self::end(self)
+        match self {
+            Self::Open(tap) => tap.end(),
+            Self::Over { end, .. } => Some(*end),
+        }
     }
 }
 
@@ -51,14 +89,14 @@ pub(super) async fn keep<E: Engine>(
     let Keeping {
         engine,
         meta,
-        mut tap,
+        tap,
         flush,
     } = keeping;
-    let name = meta.info.name().into_owned();
+    let mut reading = Reading::Open(tap);
     let mut lane = Lane::new(&meta.info, row.room());
     let mut told = None;
     loop {
-        let has_room = lane.read(&mut tap);
+        let has_room = lane.read(&mut reading);
         if leave.iter().any(|leave| *leave.borrow()) {
             lane.leave();
         }
@@ -68,7 +106,7 @@ pub(super) async fn keep<E: Engine>(
         match lane.poll(local_clock()) {
             Step::Open => {
                 let opened = engine.open(&meta).await;
-                lane.opened(opened, &mut tap, local_clock());
+                lane.opened(opened, &mut reading, local_clock());
             }
             Step::Append(batches) => {
                 let appended = engine.append(&meta, &batches).await;
@@ -87,7 +125,7 @@ pub(super) async fn keep<E: Engine>(
                     } else if lane.stands_by() {
                         std::future::pending::<()>().await;
                     } else if lane.is_open() {
-                        tap.ready().await;
+                        reading.ready().await;
                         sleep(flush).await;
                     } else {
                         sleep(LAGGING).await;
@@ -100,13 +138,21 @@ pub(super) async fn keep<E: Engine>(
             }
         }
         row.set(&lane);
-        tell(
-            shared,
-            &meta,
-            &name,
-            lane.trouble().map(|(_, it)| it),
-            &mut told,
-        );
+        let error = lane.trouble().map(|(_, error)| error);
+        let kind = error.map(|error| error.kind);
+        if std::mem::replace(&mut told, kind) != kind {
+            tell(shared, &meta, row, error);
+        }
+        let since = lane.trouble().map_or(f64::INFINITY, |(since, _)| *since);
+        let waited = local_clock() - since;
+        if lane.has_read_all() && waited > RETAINED_SECS {
+            reading.release();
+            if waited > PATIENCE_SECS {
+                let name = meta.info.name();
+                tracing::error!("engine: the end of stream \"{name}\" is not stored");
+                break;
+            }
+        }
     }
     row.end(&lane);
 }
@@ -118,35 +164,24 @@ async fn changed(leave: &mut watch::Receiver<bool>) {
     }
 }
 
-/// Logs that an engine takes no samples, once for each kind of reason, and that it takes them again.
-fn tell(
-    shared: &Shared,
-    meta: &Meta,
-    name: &str,
-    trouble: Option<&EngineError>,
-    told: &mut Option<ErrorKind>,
-) {
-    let kind = trouble.map(|error| error.kind);
-    if *told == kind {
-        return;
-    }
-    *told = kind;
-    match trouble {
-        None => tracing::info!("engine: stream \"{name}\" is stored again"),
-        Some(error) => match error.kind {
-            ErrorKind::Retry => tracing::info!("engine: stream \"{name}\" waits: {error}"),
-            ErrorKind::Full => tracing::warn!("engine: stream \"{name}\" waits, no room: {error}"),
-            _ => {
-                tracing::error!(
-                    "engine: stream \"{name}\" is not stored: {error}; again every 60 s"
-                );
-                if error.kind == ErrorKind::Denied {
-                    audit::engine_denied(shared, &meta.info, &error.text);
-                }
-            }
-        },
+/// Logs that an engine does not store a stream for another reason than before, or does so again.
+fn tell(shared: &Shared, meta: &Meta, row: &Row, error: Option<&EngineError>) {
+    let stays = |error: &&EngineError| !matches!(error.kind, ErrorKind::Retry | ErrorKind::Full);
+    let Some(error) = error.filter(stays) else {
+        return row.tell(error);
+    };
+    let name = meta.info.name();
+    tracing::error!("engine: stream \"{name}\" is not stored: {error}; again every 60 s");
+    if error.kind == ErrorKind::Denied {
+        audit::engine_denied(shared, &meta.info, &error.text);
     }
 }
+
+/// Time in seconds for which an outlet that has ended is held, in case the engine loses what it had.
+const RETAINED_SECS: f64 = 60.0;
+
+/// Time in seconds after which the rest of a stream that has ended is given up.
+const PATIENCE_SECS: f64 = 600.0;
 
 /// Time between looks for samples of a stream that an engine does not take.
 const LAGGING: Duration = Duration::from_millis(250);

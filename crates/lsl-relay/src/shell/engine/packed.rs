@@ -177,6 +177,9 @@ impl<S: Server> Engine for PackedEngine<S> {
                 Packed::note(generation, unix_secs, &mut commands);
             }
         }
+        if notes {
+            Packed::forget(unix_secs, &mut commands);
+        }
         for (generation, first) in self.state().trim.due(now) {
             Packed::trim(&generation, first, &mut commands);
         }

@@ -28,6 +28,8 @@ struct Rows {
     before: LaneCounts,
     /// Errors apart from streams.
     errors: [u64; ErrorKind::ALL.len()],
+    /// What people were told of last, for all streams.
+    told: Option<ErrorKind>,
 }
 
 #[derive(Debug, Default)]
@@ -146,6 +148,20 @@ impl Row {
         let trouble = lane.trouble();
         if state.trouble.as_ref() != trouble {
             state.trouble = trouble.cloned();
+        }
+    }
+
+    /// Logs that the engine takes no samples for the time being, or that it does again: not for each stream.
+    pub(super) fn tell(&self, error: Option<&EngineError>) {
+        let kind = error.map(|error| error.kind);
+        let told = std::mem::replace(&mut lock(&self.report.rows).told, kind);
+        let address = &self.report.address;
+        match error {
+            Some(error) if told != kind => {
+                tracing::warn!("engine {address} takes no samples, they wait: {error}");
+            }
+            None if told.is_some() => tracing::info!("engine {address} takes samples again"),
+            _ => {}
         }
     }
 

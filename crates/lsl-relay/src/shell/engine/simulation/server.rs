@@ -252,7 +252,7 @@ impl World {
                 }
                 _ => Reply::Integer(0),
             },
-            ["EXPIRE" | "ZADD" | "XTRIM", ..] => Reply::Integer(1),
+            ["EXPIRE" | "ZADD" | "XTRIM" | "ZREMRANGEBYSCORE", ..] => Reply::Integer(1),
             ["HSET", key, ..] => {
                 let value = self
                     .store
