@@ -1,10 +1,11 @@
 //! Keeps one numbering of a stream. Spec: relay §12.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_core::local_clock;
-use lsl_core::relay::{Tap, select2};
+use lsl_core::relay::{Either, Tap, select2};
 use lsl_proto::outlet::frames::Frames;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -105,11 +106,12 @@ pub(super) async fn keep<E: Engine>(
         }
         match lane.poll(local_clock()) {
             Step::Open => {
-                let opened = engine.open(&meta).await;
+                let opened = meanwhile(engine.open(&meta), &mut lane, &mut reading).await;
                 lane.opened(opened, &mut reading, local_clock());
             }
             Step::Append(batches) => {
-                let appended = engine.append(&meta, &batches).await;
+                let appending = engine.append(&meta, &batches);
+                let appended = meanwhile(appending, &mut lane, &mut reading).await;
                 lane.appended(appended, local_clock());
             }
             Step::Finish(end) => {
@@ -155,6 +157,17 @@ pub(super) async fn keep<E: Engine>(
         }
     }
     row.end(&lane);
+}
+
+/// Waits for an engine; one that does not answer keeps no samples from where they may wait.
+async fn meanwhile<T>(asked: impl Future<Output = T>, lane: &mut Lane, reading: &mut Reading) -> T {
+    let mut asked = pin!(asked);
+    loop {
+        match select2(asked.as_mut(), sleep(LAGGING)).await {
+            Either::First(answer) => return answer,
+            Either::Second(()) => drop(lane.read(reading)),
+        }
+    }
 }
 
 /// Waits until it is to be left. One that nobody holds any more says nothing.
