@@ -6,6 +6,7 @@ mod error;
 pub mod packed;
 pub mod resp;
 pub mod spool;
+pub mod river;
 pub mod trim;
 
 use std::future::Future;
