@@ -92,7 +92,7 @@ enum Command {
     /// Measure latency and throughput, of this and of any other liblsl
     Bench(benchmarks::Bench),
     /// Serve the streams of this network to others through one port
-    Relay(relay::Relay),
+    Relay(Box<relay::Relay>),
     /// Put this command on another machine, as a service
     Deploy(deploy::Deploy),
     /// Print what makes a shell complete this command

@@ -162,7 +162,8 @@ impl Clocks {
     /// Takes the measurement of a source over the direct way.
     pub fn measured(&mut self, uid: &Uid, measured: SourceClock, now: f64) {
         let clock = self.streams.get_mut(uid);
-        if let Some(clock) = clock.filter(|clock| matches!(clock.way, Some(Way::Direct(_))))
+        if let Some(clock) =
+            clock.filter(|clock| matches!(clock.way, Some(Way::Direct(_) | Way::River)))
             && clock.take(measured, now)
         {
             self.work(now);
@@ -221,7 +222,7 @@ impl Clocks {
         let clock = self.streams.get(uid)?;
         let told = clock.told?;
         match clock.way? {
-            Way::Direct(_) => told.uncertainty(now).map(|_| told),
+            Way::Direct(_) | Way::River => told.uncertainty(now).map(|_| told),
             Way::Link(link) => told.told_by(&self.links.get(&link)?.estimate(now)?, now),
         }
     }
@@ -265,7 +266,7 @@ impl Clocks {
         for (uid, clock) in &mut self.streams {
             clock.links_until.retain(|_, until| *until > now);
             match clock.way {
-                Some(Way::Direct(_)) if !clock.is_measured => {
+                Some(Way::Direct(_) | Way::River) if !clock.is_measured => {
                     clock.is_measured = true;
                     let uid = uid.clone();
                     self.events.push_back(ClockEvent::Measure { uid, on: true });

@@ -12,6 +12,7 @@ use lsl_proto::query::Query;
 use lsl_secure::trust::TrustList;
 
 use crate::engine::Address;
+use crate::engine::river::Pattern;
 use crate::rules::Rules;
 
 /// Port of a relay unless another one is named.
@@ -114,6 +115,8 @@ pub struct EngineConfig {
     pub river_trim: bool,
     /// Rate in samples per second of streams that River made.
     pub river_rate: f64,
+    /// Streams of River that are offered; `None`: none.
+    pub river: Option<Pattern>,
 }
 
 impl EngineConfig {
@@ -131,6 +134,7 @@ impl EngineConfig {
             flush_ms: 8,
             river_trim: false,
             river_rate: 0.0,
+            river: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use lsl_core::{Context, Error, local_clock};
 use lsl_platform::notify::{ServiceState, notify};
 use lsl_platform::termination::{catch_hangup, take_hangup};
 use lsl_relay::config::{Config, DEFAULT_PORT, EngineConfig, HistoryConfig, Layout, target};
+use lsl_relay::engine::river::Pattern;
 use lsl_relay::engine::{Address, EngineError, ErrorKind};
 use lsl_relay::shell::{Relay as Running, StartError, check_engine};
 
@@ -69,6 +70,10 @@ pub(crate) struct Relay {
     #[arg(long, value_name = "NAME", requires = "engine")]
     layout: Option<Layout>,
 
+    /// Streams of River in the engine that are offered as streams of LSL, by their whole names
+    #[arg(long, value_name = "REGEX", requires = "engine")]
+    river: Option<Pattern>,
+
     /// Name of the relay [default: that of this host]
     #[arg(long)]
     name: Option<String>,
@@ -90,6 +95,7 @@ Examples:
   lsl relay --between 10.1.0.5,10.2.0.5   two networks of this machine see the streams of each other
   lsl relay --history /data/lsl           and keep the last 10 min: `lsl recv EEG --since 5min`
   lsl relay --engine rediss://redis.lan   and keep the streams that the rules name there
+  lsl relay --engine redis://redis.lan --river 'neuro.*'  and offer these streams of River as streams of LSL
   lsl relay status                        what does it serve, and to whom?
   lsl relay check                         does every link work, and if not, why?
 
@@ -226,9 +232,8 @@ impl Relay {
         if let (Some(engine), Some(layout)) = (&mut config.engine, self.layout) {
             engine.layout = layout;
         }
-        if let Some(Layout::River) = config.engine.as_ref().map(|engine| engine.layout) {
-            let text = "this version has no layout \"river\" yet; use \"packed\"";
-            return Err(Failure::Usage(text.to_owned()));
+        if let (Some(engine), Some(river)) = (&mut config.engine, &self.river) {
+            engine.river = Some(river.clone());
         }
         Ok(config)
     }

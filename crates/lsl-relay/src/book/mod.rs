@@ -215,6 +215,25 @@ impl Book {
         });
     }
 
+    /// Notes a stream that River keeps; `writer` is the relay that it has it from. What a relay writes never comes back to
+    /// it: it would not end.
+    pub fn stored(&mut self, info: StreamInfo, writer: Option<RelayId>, now: f64) {
+        let uid: Uid = info.uid().into();
+        let known = Known::new(Way::River, Vec::from_iter(writer), bare(info));
+        self.known(uid, known, now);
+    }
+
+    /// Notes that a stream that River keeps ended, or is not to be offered any more.
+    pub fn unstored(&mut self, uid: &str, reason: Reason, now: f64) {
+        let way = Way::River;
+        self.room.forget(&uid.into(), way);
+        self.change(uid, now, |stream| {
+            if stream.remove_way(way) {
+                stream.lost_way(reason, now);
+            }
+        });
+    }
+
     /// Notes that a link is up; `key` is that of its relay.
     pub fn link_up(&mut self, link: RelayId, key: Option<Fingerprint>, now: f64) {
         self.link_down(link, now);
@@ -434,7 +453,7 @@ impl Book {
     fn source(&self, way: Way) -> Source {
         match way {
             Way::Link(link) => Source::Link(self.links.get(&link).and_then(|facts| facts.key)),
-            Way::Direct(_) => Source::Local,
+            Way::Direct(_) | Way::River => Source::Local,
         }
     }
 }

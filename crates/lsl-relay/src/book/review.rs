@@ -43,6 +43,8 @@ impl Book {
         let has_failed = known.is_none_or(|known| known.retry_at > now);
         match way {
             Way::Direct(FaceId(face)) => (has_failed, 0, 0, face as u64),
+            // All others are there earlier.
+            Way::River => (has_failed, usize::MAX, u32::MAX, u64::MAX),
             Way::Link(RelayId(id)) => {
                 let step = self
                     .links
@@ -111,6 +113,13 @@ impl Book {
     fn read(&mut self, uid: &Uid, stream: &mut Stream, now: f64, wake: &mut Wake) {
         let rule = self.settings.rules.decide(stream.info(), stream.source);
         let [history, engine] = self.settings.keeps;
+        let [_, was_stored] = stream.kept;
+        let engine = match stream.way() {
+            // The engine has what comes from it.
+            Some(Way::River) => false,
+            Some(_) => engine,
+            None => engine && was_stored,
+        };
         let kept = [history && rule.history, engine && rule.engine];
         if stream.kept != kept {
             stream.kept = kept;

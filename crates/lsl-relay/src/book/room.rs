@@ -29,12 +29,14 @@ enum Teller {
     Link(RelayId),
     /// A host, by its address.
     Host(Vec<u8>),
+    River,
 }
 
 impl Teller {
     fn of(way: Way, info: &StreamInfo) -> Self {
         match way {
             Way::Link(link) => Self::Link(link),
+            Way::River => Self::River,
             Way::Direct(_) => {
                 let addresses = [info.v4_address_bytes(), info.v6_address_bytes()];
                 let address = addresses.into_iter().find(|address| !address.is_empty());

@@ -17,6 +17,8 @@ pub enum Way {
     Direct(FaceId),
     /// Through the link to a relay.
     Link(RelayId),
+    /// From the server where River keeps it.
+    River,
 }
 
 /// Stage of a stream's life, for status. Spec: relay §2.

@@ -59,6 +59,7 @@ fn events(book: &mut Book) -> Vec<String> {
     let way = |way: Way| match way {
         Way::Direct(face) => format!("face {}", face.0),
         Way::Link(id) => format!("link {}", id.0),
+        Way::River => "river".to_owned(),
     };
     let short = |event| match event {
         BookEvent::Subscribe { uid, way: it } => format!("read {uid} by {}", way(it)),
@@ -195,6 +196,42 @@ fn the_best_way_is_used_and_a_better_one_after_five_seconds() {
     book.seen(FACE, info("a"), 120.0);
     book.link_down(RelayId(1), 121.0);
     assert_eq!(events(&mut book), ["a by face 0", "read a by face 0"]);
+}
+
+#[test]
+fn what_river_keeps_is_one_more_way_and_never_goes_back_to_who_wrote_it() {
+    let rules = Rules(vec![Rule {
+        engine: true,
+        ..Rule::default()
+    }]);
+    let mut book = book(Settings {
+        rules,
+        reoffer: false,
+        keeps: [false, true],
+        ..settings()
+    });
+    book.stored(info("a"), Some(RelayId(5)), 0.0);
+    assert_eq!(events(&mut book), ["a by river"]);
+    let path = Provenance::of(&StreamInfo::from_xml(&book.document("a").unwrap()).unwrap());
+    assert_eq!(path.unwrap().path, [RelayId(5), RelayId(9)]);
+    book.reader_joined("a", 1.0);
+    assert_eq!(events(&mut book), ["read a by river"]);
+    book.feed_up("a", Way::River, 1.0);
+    // From its source it is stored; from where it is stored it is not.
+    book.seen(FACE, info("a"), 2.0);
+    pass(&mut book, 8.0);
+    assert_eq!(
+        events(&mut book),
+        ["a by face 0", "keep a [false, true]", "read a by face 0"]
+    );
+    book.unseen(FACE, "a", 9.0);
+    let told = events(&mut book);
+    assert_eq!(
+        told,
+        ["a by river", "keep a [false, false]", "read a by river"]
+    );
+    book.unstored("a", Reason::Ended, 10.0);
+    assert_eq!(events(&mut book), ["a by none", "stop a", "gone a Ended"]);
 }
 
 #[test]

@@ -80,6 +80,7 @@ struct RawEngine {
     river_trim: bool,
     #[serde(default)]
     river_rate: f64,
+    river: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -218,6 +219,10 @@ impl RawEngine {
             let layout_of = |text: &String| text.parse::<Layout>();
             layout_of(layout.get_ref()).map_err(wrong(layout.span().start))
         });
+        let river = self.river.map(|river| {
+            let pattern = river.get_ref().parse();
+            pattern.map_err(wrong(river.span().start))
+        });
         Ok(EngineConfig {
             layout: layout.transpose()?.unwrap_or(base.layout),
             user: self.user.filter(|user| !user.is_empty()),
@@ -229,6 +234,7 @@ impl RawEngine {
             flush_ms: self.flush_ms.unwrap_or(base.flush_ms),
             river_trim: self.river_trim,
             river_rate: self.river_rate,
+            river: river.transpose()?,
             ..base
         })
     }

@@ -5,8 +5,8 @@ mod address;
 mod error;
 pub mod packed;
 pub mod resp;
-pub mod spool;
 pub mod river;
+pub mod spool;
 pub mod trim;
 
 use std::future::Future;

@@ -193,6 +193,15 @@ async fn measure(shared: Arc<Shared>, uid: Uid) {
 
 /// Measures once, by the inlet that reads the stream, if there is one, else by one that reads nothing.
 async fn measure_once(shared: &Arc<Shared>, uid: &Uid, own: &mut Option<Inlet>) -> Result<()> {
+    if shared.look(|state| state.book.way(uid)) == Some(Way::River) {
+        let known = shared.look(|state| state.rivers.clock(uid));
+        let known = known.ok_or_else(|| Error::Argument("nobody says its clock".into()))?;
+        shared.act(|state, now| {
+            state.clocks.machine.measured(uid, known, now);
+            state.clocks.set(uid, now);
+        });
+        return Ok(());
+    }
     let reading = shared.look(|state| state.flows.get(uid)?.inlet.upgrade());
     let correction = if let Some(inlet) = reading {
         inlet.time_correction(MEASURE_EVERY).await?
@@ -205,7 +214,7 @@ async fn measure_once(shared: &Arc<Shared>, uid: &Uid, own: &mut Option<Inlet>) 
                     let info = state.found.get(&(face, uid.clone()))?;
                     Some((info.clone(), shared.context_of(way)))
                 }
-                Way::Link(_) => None,
+                Way::Link(_) | Way::River => None,
             });
             let (info, context) = seen.ok_or_else(|| Error::Argument("it is not seen".into()))?;
             let inlet = Inlet::builder(&info).context(context);

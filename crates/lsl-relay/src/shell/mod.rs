@@ -14,6 +14,7 @@ mod metrics;
 mod offers;
 mod pace;
 mod reload;
+mod rivers;
 mod source;
 mod state;
 mod status;
@@ -37,7 +38,7 @@ use crate::book::{Book, FaceId};
 use crate::config::Config;
 use crate::id::RelayId;
 use crate::link::Links;
-pub use engine::check_engine;
+pub use engine::{RiverClient, RiverSample, RiverStream, check_engine};
 pub use visit::{Linked, Visit, VisitError};
 
 use desk::Desk;
@@ -124,6 +125,10 @@ impl Relay {
             let engine = engine::start(&shared, config);
             let engine = engine.map_err(|error| StartError::Store(error.text))?;
             let _ = shared.engine.set(engine);
+            if config.river.is_some() {
+                let search = rivers::search(Arc::clone(&shared), config.clone());
+                shared.tasks.spawn(search);
+            }
         }
         let options = PortOptions {
             listen: config.listen.clone(),

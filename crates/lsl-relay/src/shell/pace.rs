@@ -48,6 +48,8 @@ impl Pace {
         match way {
             Way::Direct(_) => self.direct.notified().await,
             Way::Link(_) => self.linked.notified().await,
+            // It comes in batches.
+            Way::River => return false,
         }
         true
     }

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 
 use crate::book::{Uid, Way};
 use crate::shell::pace::Gain;
+use crate::shell::rivers;
 use crate::shell::state::{Numbers, Shared, State, name_of};
 
 /// One attempt to read a stream.
@@ -29,7 +30,11 @@ pub(super) struct Attempt {
 /// aborted, still passes samples on.
 pub(super) async fn read(shared: Arc<Shared>, attempt: Attempt, turn: Arc<Mutex<()>>) {
     let _turn = turn.lock().await;
-    let Err(error) = pass_on(&shared, &attempt).await;
+    let passed_on = match attempt.way {
+        Way::River => rivers::pass_on(&shared, &attempt).await,
+        _ => pass_on(&shared, &attempt).await,
+    };
+    let Err(error) = passed_on;
     let Attempt { uid, way, .. } = &attempt;
     tracing::info!("stream {uid} by {} ended: {error}", name_of(Some(*way)));
     shared.act(|state, now| {
@@ -50,12 +55,13 @@ impl State {
                 let info = self.book.info(uid)?;
                 Some(Inlet::builder(info).through(Arc::new(link)))
             }
+            Way::River => None,
         }
     }
 }
 
 /// Where samples go.
-struct Target {
+pub(super) struct Target {
     outlet: Arc<Outlet>,
     numbers: Arc<Numbers>,
 }
@@ -115,7 +121,11 @@ async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<Infallible> 
 }
 
 /// Returns the outlet that goes on with these numbers: the one before, if they are its own, else a new one.
-fn target(shared: &Arc<Shared>, attempt: &Attempt, first: Option<Position>) -> Result<Target> {
+pub(super) fn target(
+    shared: &Arc<Shared>,
+    attempt: &Attempt,
+    first: Option<Position>,
+) -> Result<Target> {
     let uid = &attempt.uid;
     // What passed in between is unknown of a stream without numbers, hence new ones.
     let fresh = || {
@@ -167,14 +177,14 @@ fn target(shared: &Arc<Shared>, attempt: &Attempt, first: Option<Position>) -> R
     Ok(Target { outlet, numbers })
 }
 
-fn gone() -> Error {
+pub(super) fn gone() -> Error {
     Error::Argument("the stream is gone".into())
 }
 
 impl Target {
     /// Passes a run on, behind what is missing before it. `received` counts what the inlet had, the run included;
     /// `all` counts for all streams.
-    fn push(&self, run: &Run, received: &mut u64, all: &Numbers) -> Result<()> {
+    pub(super) fn push(&self, run: &Run, received: &mut u64, all: &Numbers) -> Result<()> {
         let next = self.numbers.next.load(Ordering::Relaxed);
         let missing = match run.first {
             Some(first) => (first.next.checked_sub(next))

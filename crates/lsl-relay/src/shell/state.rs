@@ -22,6 +22,7 @@ use crate::shell::limits::Limits;
 use crate::shell::links::{self, Connection};
 use crate::shell::offers::Change;
 use crate::shell::pace::Pace;
+use crate::shell::rivers::Rivers;
 use crate::shell::source::{self, Attempt};
 use crate::shell::tap::{Keeper, Keepers};
 use crate::shell::tasks::Tasks;
@@ -69,6 +70,7 @@ pub(super) struct State {
     pub(super) flows: HashMap<Uid, Flow>,
     pub(super) keepers: Keepers,
     pub(super) clocks: SourceClocks,
+    pub(super) rivers: Rivers,
     /// Those who watch, with the relay of the link they came through.
     pub(super) watchers: HashMap<WatcherId, (Option<RelayId>, Arc<Outbox>)>,
     pub(super) last_watcher: u64,
@@ -150,6 +152,7 @@ impl Shared {
                 flows: HashMap::new(),
                 keepers: Keepers::default(),
                 clocks: SourceClocks::new(changed),
+                rivers: Rivers::default(),
                 watchers: HashMap::new(),
                 last_watcher: 0,
                 limits: Limits::default(),
@@ -233,7 +236,7 @@ impl Shared {
     pub(super) fn context_of(&self, way: Way) -> &Context {
         let face = match way {
             Way::Direct(FaceId(face)) => self.faces.get(face),
-            Way::Link(_) => None,
+            Way::Link(_) | Way::River => None,
         };
         face.unwrap_or(&self.context)
     }
@@ -321,6 +324,7 @@ impl State {
             BookEvent::Ask { uid, way } => match way {
                 Way::Direct(face) => faces::ask_again(shared, self, face, &uid),
                 Way::Link(relay) => links::ask_again(shared, self, relay, uid),
+                Way::River => self.rivers.ask_again(&uid),
             },
             // Whoever keeps the offers ends with the relay.
             BookEvent::Offer { face, uid } => drop(self.offers.send(Change::Offer(face, uid))),
@@ -440,6 +444,7 @@ pub(super) fn name_of(way: Option<Way>) -> String {
     match way {
         Some(Way::Direct(_)) => "direct".to_owned(),
         Some(Way::Link(relay)) => relay.to_string(),
+        Some(Way::River) => "river".to_owned(),
         None => "none".to_owned(),
     }
 }

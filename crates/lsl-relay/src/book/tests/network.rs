@@ -135,7 +135,7 @@ impl Network {
                     self.feeds.insert((id, uid.clone()), way);
                     match way {
                         Way::Link(peer) => self.send(id, peer, Message::Join(uid)),
-                        Way::Direct(_) => {
+                        Way::Direct(_) | Way::River => {
                             let now = self.now;
                             self.book(id).feed_up(&uid, way, now);
                         }

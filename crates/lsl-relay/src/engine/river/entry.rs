@@ -23,6 +23,19 @@ impl EntryId {
             number: number.parse().ok()?,
         })
     }
+
+    /// Returns what no entry is behind that was made before this Unix time in seconds.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to what it may be"
+    )]
+    pub fn before(unix_secs: f64) -> Self {
+        Self {
+            ms: (unix_secs * 1e3).max(0.0) as u64,
+            number: 0,
+        }
+    }
 }
 
 impl fmt::Display for EntryId {

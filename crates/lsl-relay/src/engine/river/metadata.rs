@@ -32,8 +32,14 @@ fn tame(text: &[u8], most: usize) -> String {
     kept.collect()
 }
 
-/// Returns the numbering of a stream that has none of LSL: the UUID in its name, else the SHA-256 of it.
+/// Returns the numbering of a stream: that of LSL, if it comes from there, or the UUID in its name, else the SHA-256.
 pub fn generation(name: &str) -> Option<Generation> {
+    let of_lsl = name
+        .strip_prefix("lsl.")
+        .and_then(|rest| rest.split('.').nth(2));
+    if let Some(generation) = of_lsl.and_then(|it| Generation::parse(it.as_bytes())) {
+        return Some(generation);
+    }
     let parts = name.split('.').rev();
     let mut uuids = parts.filter(|part| is_uuid(part));
     match uuids.next() {
@@ -240,6 +246,7 @@ mod tests {
         ] {
             assert_eq!(generation(name).unwrap().as_str(), uuid);
         }
+        assert_eq!(generation("lsl.s.n.0-ab.2").unwrap().as_str(), "0-ab");
         let hash = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa";
         assert_eq!(generation("other").unwrap().as_str(), hash);
         assert_ne!(generation("other"), generation("another"));

@@ -7,6 +7,7 @@
 mod entry;
 mod metadata;
 mod opening;
+mod pattern;
 mod reader;
 mod samples;
 mod schema;
@@ -18,7 +19,8 @@ pub use entry::{Entry, EntryId, Kind, entries};
 pub use metadata::{
     Metadata, described_by, generation, metadata_key, samples_key, stream_name, uid, user_json,
 };
-pub use opening::{Opening, Step};
+pub use opening::{Opening, Step, said_of};
+pub use pattern::Pattern;
 pub use reader::{Reader, Turn};
 pub use samples::{MOST_TEXT_BYTES, Packing, USER_CLOCK, USER_UID, USER_XML};
 pub use schema::{Field, FieldType, Schema};

@@ -215,9 +215,9 @@ impl Opening {
     }
 }
 
-/// Returns what is said of a stream in `user_metadata`; `clock` is the Unix time of the server minus that of the
+/// Returns what is said of a stream in its user metadata; `clock` is the Unix time of the server minus that of the
 /// source, in seconds.
-pub(super) fn said_of(info: &StreamInfo, clock: Option<f64>) -> BTreeMap<String, String> {
+pub fn said_of(info: &StreamInfo, clock: Option<f64>) -> BTreeMap<String, String> {
     let xml = String::from_utf8_lossy(&info.to_xml()).into_owned();
     let mut said = BTreeMap::from([
         (USER_XML.to_owned(), xml),

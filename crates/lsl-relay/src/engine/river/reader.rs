@@ -125,7 +125,10 @@ impl Reader {
                 Ok(Turn::Wait)
             }
             Some((_, Kind::Tombstone(next, _))) => self.follow(next),
-            Some((_, Kind::Eof(_))) => Ok(Turn::Over),
+            Some((_, Kind::Eof(index))) => {
+                self.last = Some(index);
+                Ok(Turn::Over)
+            }
         }
     }
 

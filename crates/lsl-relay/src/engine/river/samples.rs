@@ -172,6 +172,11 @@ impl Packing {
         self.format
     }
 
+    /// Whether samples have timestamps of their own.
+    pub fn has_stamp(&self) -> bool {
+        self.has_stamp
+    }
+
     /// Returns the number of channels in LSL.
     pub fn channels(&self) -> usize {
         self.channels

@@ -32,7 +32,7 @@ struct Sent {
     commands: usize,
 }
 
-/// Why samples were not stored. What was sent says [`Opening`](super::Opening), on a connection of its own.
+/// Why samples were not stored, or perhaps were: that says [`Opening`](super::Opening), on a new connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Somebody else wrote to the stream, ended it, or removed it.

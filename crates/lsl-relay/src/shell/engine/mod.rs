@@ -1,16 +1,19 @@
 //! Has an engine keep the streams that rules name. Spec: relay §12.
 
 mod check;
+mod client;
+mod follow;
 mod keep;
 mod packed;
 mod redis;
 mod report;
+mod river;
 #[cfg(test)]
 mod simulation;
 mod tls;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lsl_core::local_clock;
@@ -25,10 +28,13 @@ use crate::shell::state::Shared;
 use crate::shell::tap::{Keeper, Kept};
 
 pub use check::check_engine;
+pub use client::{RiverClient, RiverSample, RiverStream};
+pub(super) use follow::{Follow, ask, names, server_ahead};
+pub(super) use redis::Redis;
 pub(super) use report::Report;
 
 use packed::PackedEngine;
-use redis::Redis;
+use river::{ClockOf, RiverEngine};
 
 /// The engine of a relay that runs.
 #[derive(Debug)]
@@ -50,9 +56,13 @@ pub(super) fn start(shared: &Arc<Shared>, config: &EngineConfig) -> Result<Runni
     let flush = Duration::from_millis(config.flush_ms.into());
     let keeping = (Arc::clone(&report), left, flush);
     match config.layout {
-        // River's is built on the same connection.
-        Layout::Packed | Layout::River => {
+        Layout::Packed => {
             let engine = PackedEngine::new(config, shared.id, server, Redis::new(config)?);
+            run(shared, Arc::new(engine), told, keeping);
+        }
+        Layout::River => {
+            let clock_of = clock_of(Arc::downgrade(shared));
+            let engine = RiverEngine::new(config, shared.id, server, clock_of);
             run(shared, Arc::new(engine), told, keeping);
         }
     }
@@ -142,6 +152,19 @@ async fn follow<E: Engine>(
             Kept::Gone(uid) => drop(kept.remove(&uid)),
         }
     }
+}
+
+/// Returns who knows the clocks of sources, and has them measured by asking.
+fn clock_of(shared: Weak<Shared>) -> ClockOf {
+    Box::new(move |info| {
+        let uid: Uid = info.uid().into();
+        let estimate = shared.upgrade()?.act(|state, now| {
+            let way = state.book.way(&uid);
+            state.clocks.machine.asked(&uid, None, way, now);
+            state.clocks.machine.estimate(&uid, now)
+        });
+        Some(estimate?.offset_secs)
+    })
 }
 
 fn meta(tap: &Tap) -> Option<Meta> {

@@ -24,7 +24,7 @@ use crate::shell::clocks::AbortOnDrop;
 /// Connection that many tasks use at a time, and that is made anew when it is needed. Their commands are sent in the
 /// order in which they come, without waiting for replies. A command that blocks wants one of its own.
 #[derive(Debug)]
-pub(super) struct Redis {
+pub(in crate::shell) struct Redis {
     address: Address,
     user: Option<String>,
     password: Option<Zeroizing<String>>,
@@ -81,7 +81,7 @@ impl Redis {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`] if a file cannot be used.
-    pub(super) fn new(config: &EngineConfig) -> Result<Self> {
+    pub(in crate::shell) fn new(config: &EngineConfig) -> Result<Self> {
         let password = config.password_file.as_ref().map(|file| {
             let text = std::fs::read_to_string(file).map(Zeroizing::new);
             let text = text.map(|text| {
