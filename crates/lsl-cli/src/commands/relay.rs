@@ -1,6 +1,7 @@
 //! `lsl relay`: gives the streams of this machine's networks to others through one TCP port. Spec: relay §13.
 
 mod check;
+mod ingest;
 mod status;
 
 use std::io;
@@ -85,6 +86,8 @@ enum RelayCommand {
     Status(status::Status),
     /// Open each link and the engine once, and say who refuses whom, why, and what to run
     Check(check::Check),
+    /// Take streams of River from Redis into files of Apache Parquet
+    Ingest(ingest::IngestStreams),
 }
 
 const EXAMPLES: &str = "\
@@ -115,6 +118,7 @@ impl Relay {
         match &self.action {
             Some(RelayCommand::Status(status)) => status.run(globals),
             Some(RelayCommand::Check(check)) => check.run(globals),
+            Some(RelayCommand::Ingest(ingest)) => ingest.run(globals),
             None => self.serve(&globals.context()?),
         }
     }
