@@ -30,6 +30,7 @@ const STEPS: &[Step] = &[
         crate::recorder::run(sh, &Wishes::of(Scope::Gate))
     }),
     ("relay", |sh| crate::relay::run(sh, None, Scope::Gate)),
+    ("river", |sh| crate::river::run(sh, None, Scope::Gate)),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("msrv", crate::msrv),

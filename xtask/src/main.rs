@@ -29,6 +29,7 @@ mod macos;
 mod models;
 mod recorder;
 mod relay;
+mod river;
 mod roots;
 mod systems;
 mod tidy;
@@ -70,6 +71,8 @@ Usage: cargo xtask TASK
                          recordings in DIR; --all: killed 200 times)
   relay * [FILTER]       `lsl relay` between networks in namespaces: masqueraded, in a ring, cut and
                          killed 5 times, streams come and go 10 times (--all: 200 and 500 times)
+  river * [FILTER]       `lsl relay` and River: a reader and a writer made from the specification at a real
+                         Redis server, killed 3 times, tables read by pyarrow (--all: killed 20 times)
   abi *                  the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts * [FILTER]       C and C++ programs on the library, plain and under ASan (--all: valgrind, too)
@@ -178,6 +181,8 @@ fn run() -> Result {
         ),
         ["relay"] => relay::run(&sh, None, scope),
         ["relay", filter] => relay::run(&sh, Some(filter), scope),
+        ["river"] => river::run(&sh, None, scope),
+        ["river", filter] => river::run(&sh, Some(filter), scope),
         ["emulate"] => emulate::run(&sh),
         ["emulate", "inside"] => emulate::inside(&sh),
         ["roots"] => roots::run(&sh),

@@ -82,6 +82,18 @@ pub(super) const PARTS: &[Part] = &[
         run: |sh, _| relay(sh),
     },
     Part {
+        name: "river",
+        proves: "River's layout both ways: a relay and an ingester are killed 20 times and store each sample once",
+        paths: &[
+            "crates/lsl-cli/src/commands/relay/ingest",
+            "crates/lsl-relay/src/engine/river",
+            "crates/lsl-relay/src/shell/engine",
+            "crates/lsl-relay/src/shell/rivers.rs",
+            "xtask/src/river",
+        ],
+        run: |sh, _| quiet(crate::river::run(sh, None, Scope::All)),
+    },
+    Part {
         name: "engine",
         proves: "10,000 appends to Redis and Valkey each, with replies cut, no memory, failover: all there, none twice",
         paths: &[
