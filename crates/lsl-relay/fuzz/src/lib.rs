@@ -11,18 +11,20 @@ pub mod frames;
 pub mod hello;
 pub mod http;
 pub mod replies;
+pub mod river;
 pub mod segment;
 
 /// What a target does with one input.
 pub type Check = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Check); 6] = [
+pub const TARGETS: [(&str, Check); 7] = [
     ("config", config::check),
     ("frames", frames::check),
     ("hello", hello::check),
     ("http", http::check),
     ("replies", replies::check),
+    ("river", river::check),
     ("segment", segment::check),
 ];
 

@@ -182,9 +182,12 @@ impl Packing {
         self.channels
     }
 
-    /// Returns a sample as River stores it; `None` for a text that is longer than the schema allows. `raw` are its
-    /// values in the raw layout of [`lsl_proto::value`].
+    /// Returns a sample as River stores it; `None` for a text that is longer than the schema allows, and for schemas that
+    /// no stream of LSL has. `raw` are its values in the raw layout of [`lsl_proto::value`].
     pub fn pack(&self, stamp: f64, raw: &[u8]) -> Option<Vec<u8>> {
+        if !self.has_stamp || self.values == Values::Mixed {
+            return None;
+        }
         let mut val = Vec::with_capacity(STAMP_BYTES + raw.len());
         val.extend_from_slice(&stamp.to_le_bytes());
         if self.values == Values::Text {
