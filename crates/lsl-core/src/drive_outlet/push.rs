@@ -46,7 +46,7 @@ pub(crate) struct OutletShared {
     pub(crate) fanout: Monitor<Fanout<Sender>>,
     pub(super) numbers: Numbers,
     /// Number of the first sample.
-    first: u64,
+    pub(super) first: u64,
     /// Clock of the source, if it is not ours.
     pub(super) clock: Option<Arc<StreamClock>>,
     /// Name of the numbering: the uid, or what the origin of the stream calls it.

@@ -24,7 +24,7 @@ impl Outlet {
     #[doc(hidden)]
     pub fn tap(&self, from: u64) -> Tap {
         let shared = Arc::clone(&self.shared);
-        let next = from.max(shared.fanout.lock().trimmed());
+        let next = from.max(shared.first).max(shared.fanout.lock().trimmed());
         Tap {
             shared,
             next,
