@@ -115,7 +115,16 @@ impl Search {
                 ended.push(name.clone());
                 continue;
             }
-            let is_over = !there.contains(name) || follow.seek(None).await? == Turn::Over;
+            let is_over = !there.contains(name)
+                || match follow.seek(None).await {
+                    Ok(turn) => turn == Turn::Over,
+                    // It keeps no other stream from being looked at.
+                    Err(error) if error.kind == ErrorKind::Corrupt => {
+                        tracing::warn!("stream {name} of River is not offered any more: {error}");
+                        true
+                    }
+                    Err(error) => return Err(error),
+                };
             let is_known = self
                 .shared
                 .look(|state| state.rivers.streams.contains_key(uid));
@@ -178,7 +187,7 @@ impl Search {
             has_stamps: packing.has_stamp(),
             packing,
             generation: generation(name).ok_or_else(no_number)?,
-            clock: said.and_then(|clock| clock.parse().ok()),
+            clock: said.and_then(|clock| clock.parse().ok().filter(|it: &f64| it.is_finite())),
             last: None,
         };
         let uid: Uid = info.uid().into();
@@ -197,8 +206,12 @@ async fn writer(redis: &Redis, name: &str) -> crate::engine::Result<Option<Relay
     };
     let mut ask_writer = Commands::default();
     Packed::ask_writer(&generation, &mut ask_writer);
-    let writer = ask(redis, ask_writer).await?;
-    Ok(writer.text().and_then(|id| id.parse().ok()))
+    match ask(redis, ask_writer).await {
+        Ok(writer) => Ok(writer.text().and_then(|id| id.parse().ok())),
+        // A lease is a text: this is none.
+        Err(error) if error.kind == ErrorKind::Corrupt => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn end(shared: &Arc<Shared>, uid: &Uid, name: &str) {

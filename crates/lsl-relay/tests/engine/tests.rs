@@ -1,7 +1,9 @@
 //! What is tested on each kind of server.
 
 use std::process::Command;
+use std::time::Duration;
 
+use lsl_core::local_clock;
 use lsl_relay::config::EngineConfig;
 use lsl_relay::engine::resp::Reply;
 use lsl_relay::engine::{Address, ErrorKind};
@@ -23,6 +25,7 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     ("rights", rights),
     ("policy", policy),
     ("tls", tls),
+    ("river_of_others", river_of_others),
 ];
 
 fn ok(reply: &Reply) {
@@ -145,10 +148,10 @@ fn trims(kind: &Kind) {
     until_stored(&relay, &source);
     let keys = server.ask(&[&"KEYS", &"lsl:*:d"]);
     let data = keys.list().unwrap()[0].text().unwrap().to_owned();
-    let limit = lsl_core::local_clock() + 40.0;
+    let limit = local_clock() + 40.0;
     while server.ask(&[&"XLEN", &data]) != Reply::Integer(0) {
-        assert!(lsl_core::local_clock() < limit);
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(local_clock() < limit);
+        std::thread::sleep(Duration::from_millis(50));
     }
     // The last id is left, and the stream goes on.
     source.push_many(10);
@@ -311,4 +314,48 @@ fn tls(kind: &Kind) {
     check(&encrypted, &source, false);
     drop(relay);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Streams of River are offered, whatever else is written to the keys of one.
+fn river_of_others(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let begin = |name: &str| {
+        let schema = r#"{"field_definitions":[{"name":"x","size":4,"type":"FLOAT"}]}"#;
+        let (described, first) = (format!("{name}-metadata"), format!("{name}-0"));
+        server.ask(&[
+            &"HSET",
+            &described,
+            &"first_stream_key",
+            &first,
+            &"schema",
+            &schema,
+            &"initialized_at_us",
+            &"0",
+        ]);
+        server.ask(&[&"XADD", &first, &"*", &"val", &"abcd", &"i", &"0"]);
+    };
+    begin("one");
+    let url = format!("redis://{}", server.address());
+    let relay = relay(&context(), &url, "river = \".*\"");
+    let until_offered = |expected: &[&str]| {
+        let limit = local_clock() + 40.0;
+        loop {
+            let status = relay.status();
+            let streams = status["streams"].as_array().unwrap();
+            let mut names: Vec<_> = streams
+                .iter()
+                .filter_map(|it| it["name"].as_str())
+                .collect();
+            names.sort_unstable();
+            if names == expected {
+                break;
+            }
+            assert!(local_clock() < limit, "{status}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    until_offered(&["one"]);
+    server.ask(&[&"XADD", &"one-0", &"*", &"something", &"else"]);
+    begin("two");
+    until_offered(&["two"]);
 }
