@@ -224,6 +224,15 @@ fn rights(kind: &Kind) {
         !status.contains("secret") && !status.contains("password"),
         "{status}"
     );
+    // A server repeats the arguments of a command that it does not know.
+    let other = Server::start(kind, &["--rename-command", "AUTH", ""]);
+    let address = Address::parse(&format!("redis://{}", other.address())).unwrap();
+    let error = check_engine(&EngineConfig {
+        address,
+        ..config("lsl")
+    });
+    let text = error.unwrap_err().text;
+    assert!(text.contains("AUTH") && !text.contains("secret"), "{text}");
 }
 
 /// A server that deletes what it has no room for is no engine.

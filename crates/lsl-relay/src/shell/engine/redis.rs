@@ -203,7 +203,7 @@ impl Redis {
             replies.feed(buffer.get(..read).unwrap_or_default());
             while let Some(reply) = replies.next_reply().map_err(|_| self.no_redis())? {
                 if let Reply::Error(text) = &reply {
-                    return Err(EngineError::of_reply(text));
+                    return Err(self.refused(text));
                 }
                 last = reply;
                 missing = missing.saturating_sub(1);
@@ -222,6 +222,16 @@ impl Redis {
                 Err(EngineError::new(ErrorKind::Denied, text))
             }
             None => Err(self.no_redis()),
+        }
+    }
+
+    /// Takes over an error of the server, without the password: servers repeat what they do not understand.
+    fn refused(&self, text: &str) -> EngineError {
+        let password = self.password.as_deref().filter(|it| !it.is_empty());
+        let hidden = password.map(|password| text.replace(password.as_str(), "***"));
+        EngineError {
+            kind: EngineError::of_reply(text).kind,
+            ..EngineError::of_reply(hidden.as_deref().unwrap_or(text))
         }
     }
 
