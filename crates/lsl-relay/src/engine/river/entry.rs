@@ -90,6 +90,8 @@ fn entry(reply: &Reply) -> Result<Entry, Unreadable> {
     let number = |name| {
         let text = fields.field(name).and_then(Reply::text);
         let number = text.and_then(|text| text.parse().ok());
+        // Those of River are of 64 bits with a sign.
+        let number = number.filter(|number| i64::try_from(*number).is_ok());
         number.ok_or_else(|| wrong(&format!("no {name} that is a number")))
     };
     let bytes = |name| {

@@ -323,6 +323,10 @@ fn a_reader_refuses_what_falls_and_follows_what_is_removed() {
             "leads back",
         ),
         (&["val", "x", "i", "-7"], "no i that is a number"),
+        (
+            &["val", "x", "i", "9223372036854775808"],
+            "no i that is a number",
+        ),
     ] {
         let reply = Reply::List(vec![entry("9-0", fields)]);
         let why = reader
