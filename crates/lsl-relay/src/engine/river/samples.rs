@@ -102,7 +102,7 @@ impl Packing {
         let info = StreamInfo::new(name, TYPE, channels, srate, packing.format, name);
         let mut info = info.map_err(|error| Unreadable(error.to_string()))?;
         info.reset_uid(&uid(name));
-        if packing.values != Values::Text {
+        if packing.values != Values::Text && packing.label_bytes() <= MOST_LABEL_BYTES {
             packing.label(&mut info);
         }
         Ok((packing, info))
@@ -141,6 +141,18 @@ impl Packing {
             has_stamp,
             values,
         })
+    }
+
+    /// Returns about how many bytes the names of all channels take in a description.
+    fn label_bytes(&self) -> usize {
+        let fields = self.schema.fields.iter();
+        let bytes = fields.map(|field| match field.kind {
+            FieldType::FixedWidthBytes => {
+                (field.name.len() + LABEL_BYTES).saturating_mul(field.size)
+            }
+            _ => field.name.len() + LABEL_BYTES,
+        });
+        bytes.fold(0, usize::saturating_add)
     }
 
     /// Names the channels as the fields are called; of bytes, each is one.
@@ -348,6 +360,13 @@ pub const MOST_TEXT_BYTES: usize = 65_536;
 /// Channels that are fields of their own.
 const MOST_FIELDS: usize = 512;
 
+/// Bytes of the names of all channels in a description, which has none if they took more: a picture of bytes has as
+/// many channels, each with the name of its field.
+const MOST_LABEL_BYTES: usize = 1 << 20;
+
+/// What a name takes in a description beside its bytes.
+const LABEL_BYTES: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -515,6 +534,13 @@ mod tests {
         values.clear();
         assert_eq!(packing.unpack(b"abc", &mut values), Ok(None));
         assert_eq!(RawStrings::new(&values).next(), Some(&b"abc"[..]));
+        // Names that would take more memory than the samples are left out.
+        let long = "n".repeat(20_000);
+        for (name, size) in [("picture", 640 * 480), (long.as_str(), 64)] {
+            let (_, info) = of(&[(name, FieldType::FixedWidthBytes, size)]).unwrap();
+            assert_eq!(info.channel_count(), u32::try_from(size).unwrap());
+            assert!(info.to_xml().len() < 4096);
+        }
         // A lone timestamp is a value.
         let (packing, _) = of(&[(TIMESTAMP, double, 8)]).unwrap();
         assert!(!packing.has_stamp);
