@@ -279,9 +279,31 @@ impl Lane {
     /// Takes the answer to [`Step::Finish`].
     pub fn finished(&mut self, finished: Result<()>, now: f64) {
         match finished {
-            Ok(()) => drop(self.over()),
+            Ok(()) => {
+                if let End::At(end) = self.end {
+                    // Behind the last sample there may be a gap, too.
+                    self.note(end, end);
+                }
+                self.over();
+            }
             Err(error) => self.fail(error, now),
         }
+    }
+
+    /// Counts as lost what the engine has not, and asks it for nothing more.
+    pub fn give_up(&mut self) {
+        let waiting = (self.waiting.front()).zip(self.waiting.back());
+        let waiting = waiting.map(|(front, back)| (front.first, back.end()));
+        let end = match self.end {
+            End::At(end) => Some(end),
+            End::None | End::Left => waiting.map(|(_, end)| end),
+        };
+        let next = self.next.or_else(|| waiting.map(|(first, _)| first));
+        if let Some((next, end)) = next.zip(end) {
+            self.counts.lost += end.saturating_sub(next);
+        }
+        self.clear();
+        self.over();
     }
 
     /// Counts samples that the engine has, and the gap before them.
@@ -411,3 +433,64 @@ const MOST_BATCHES: usize = 16;
 
 /// Time in seconds between looks at who writes a stream.
 const STANDBY_SECS: f64 = 3.0;
+
+#[cfg(test)]
+mod tests {
+    use lsl_proto::ChannelFormat;
+
+    use super::*;
+
+    /// A stream of one batch, which ends later than that.
+    #[derive(Clone)]
+    struct Past {
+        batch: Option<Frames>,
+        end: u64,
+    }
+
+    impl Source for Past {
+        fn next(&self) -> u64 {
+            0
+        }
+
+        fn seek(&mut self, _next: u64) {}
+
+        fn read(&mut self, _most_bytes: usize, frames: &mut Frames) -> bool {
+            self.batch.take().map(|batch| *frames = batch).is_some()
+        }
+
+        fn end(&self) -> Option<u64> {
+            Some(self.end)
+        }
+    }
+
+    #[test]
+    fn what_is_missing_at_the_end_is_counted_as_lost() {
+        let info = StreamInfo::new("s", "t", 1, 0.0, ChannelFormat::Int8, "").unwrap();
+        let (first, count, bytes) = (10, 5, vec![0; 50]);
+        for is_given_up in [false, true] {
+            let batch = Some(Frames {
+                first,
+                count,
+                bytes: bytes.clone(),
+            });
+            let mut past = Past { batch, end: 20 };
+            let mut lane = Lane::new(&info, Arc::new(Room::new(1 << 20)));
+            assert!(lane.read(&mut past));
+            assert_eq!(lane.poll(0.0), Step::Open);
+            lane.opened(Ok(Opened::Ours(Some(10))), &mut past, 0.0);
+            assert!(matches!(lane.poll(0.0), Step::Append(_)));
+            if is_given_up {
+                lane.appended(Err(EngineError::new(ErrorKind::Retry, "")), 0.0);
+                lane.give_up();
+            } else {
+                lane.appended(Ok(()), 0.0);
+                assert_eq!(lane.poll(0.0), Step::Finish(Some(20)));
+                lane.finished(Ok(()), 0.0);
+            }
+            assert_eq!(lane.poll(9.0), Step::Over);
+            let stored = if is_given_up { 0 } else { 5 };
+            let counts = lane.counts();
+            assert_eq!((counts.stored, counts.lost), (stored, 10 - stored));
+        }
+    }
+}

@@ -152,6 +152,7 @@ pub(super) async fn keep<E: Engine>(
             if waited > PATIENCE_SECS {
                 let name = meta.info.name();
                 tracing::error!("engine: the end of stream \"{name}\" is not stored");
+                lane.give_up();
                 break;
             }
         }
