@@ -20,8 +20,8 @@ pub struct Packed {
     pub relay: RelayId,
     /// Replicas that must have what was appended.
     pub min_replicas: u32,
-    /// Time in seconds after which Redis removes streams that nobody looks after.
-    pub expiry_secs: u64,
+    /// Time in seconds after which Redis removes streams that nobody looks after. `None`: only the lease is this relay's.
+    pub expiry_secs: Option<u64>,
 }
 
 /// What Redis has of a stream that is to be written.
@@ -247,7 +247,9 @@ impl Packed {
 
     /// A stream whose relay never comes back goes when its samples would be too old. Spec: relay §12.1.
     fn keep_alive(&self, commands: &mut Commands, keys: &Keys) {
-        let secs = self.expiry_secs.to_string();
+        let Some(secs) = self.expiry_secs.map(|secs| secs.to_string()) else {
+            return;
+        };
         commands.add(&[&"EXPIRE", &keys.data, &secs]);
         commands.add(&[&"EXPIRE", &keys.meta, &secs]);
     }
@@ -502,3 +504,26 @@ const LAYOUT: &str = "1";
 
 /// Byte order of the frames: 0 little, 1 big.
 const FLAGS: u8 = cfg!(target_endian = "big") as u8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_only_the_lease_lets_no_samples_expire() {
+        let generation = Generation::parse(b"1").unwrap();
+        for (expiry_secs, expected) in [(None, false), (Some(60), true)] {
+            let packed = Packed {
+                relay: RelayId(1),
+                min_replicas: 0,
+                expiry_secs,
+            };
+            let renewed = packed.renew(&generation, &Reply::Nil).unwrap();
+            for commands in [renewed, packed.finish(&generation, None)] {
+                let text = String::from_utf8_lossy(commands.bytes()).into_owned();
+                assert_eq!(text.contains("lsl:{1}:d"), expected, "{text}");
+                assert!(text.contains("lsl:{1}:w"), "{text}");
+            }
+        }
+    }
+}

@@ -50,7 +50,7 @@ impl<S: Server> PackedEngine<S> {
             packed: Packed {
                 relay,
                 min_replicas: config.min_replicas,
-                expiry_secs: age.saturating_add(EXPIRY_MARGIN_SECS),
+                expiry_secs: Some(age.saturating_add(EXPIRY_MARGIN_SECS)),
             },
             state: Mutex::new(State {
                 written: HashMap::new(),

@@ -65,7 +65,7 @@ impl RiverEngine {
             lease: Packed {
                 relay,
                 min_replicas: 0,
-                expiry_secs: LEFT_SECS,
+                expiry_secs: None,
             },
             clock_of,
             state: Mutex::default(),
@@ -271,9 +271,6 @@ impl fmt::Debug for RiverEngine {
 
 /// Questions until the end of what is stored: more keys than River's ingester leaves in years.
 const MOST_QUESTIONS: usize = 1_000_000;
-
-/// Time in seconds for which leases outlive who has them, at the most.
-const LEFT_SECS: u64 = 60;
 
 /// Time in seconds after which the clock of a source is told again, and asked again if it is not known.
 const TELL_SECS: f64 = 30.0;
