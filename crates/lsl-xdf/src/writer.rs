@@ -201,10 +201,11 @@ impl<S: Sink> Recording<S> {
     /// them is in the file then: unless it is `Ended`, the same call may be made again.
     pub fn samples(&mut self, id: u32, stamps: &[f64], values: &Values, now: f64) -> Result<()> {
         self.begin(now);
-        self.append_samples(id, stamps, values, now)
+        self.append_samples(id, stamps, values, CHUNK_BYTES, now)
     }
 
-    /// Appends samples behind a private chunk that says more of them, both or none. Returns where that chunk begins.
+    /// Appends samples, all of them as one chunk, behind a private one that says more of them; both or none. Returns
+    /// where the private chunk begins.
     ///
     /// # Errors
     /// As [`samples`](Self::samples) and [`private`](Self::private).
@@ -219,12 +220,19 @@ impl<S: Sink> Recording<S> {
         self.begin(now);
         let at = self.len + self.buffer.len() as u64;
         encode::private(&mut self.buffer, tag, content)?;
-        self.append_samples(id, stamps, values, now)?;
+        self.append_samples(id, stamps, values, usize::MAX, now)?;
         Ok(at)
     }
 
-    /// Appends samples to what is in the buffer, and writes that.
-    fn append_samples(&mut self, id: u32, stamps: &[f64], values: &Values, now: f64) -> Result<()> {
+    /// Appends samples, in chunks of about so many bytes, to what is in the buffer, and writes that.
+    fn append_samples(
+        &mut self,
+        id: u32,
+        stamps: &[f64],
+        values: &Values,
+        chunk_bytes: usize,
+        now: f64,
+    ) -> Result<()> {
         let mut since = if self.buffer.is_empty() {
             self.since_boundary
         } else {
@@ -240,7 +248,7 @@ impl<S: Sink> Recording<S> {
                 since = 0;
             }
             let (encoder, buffer) = (&mut stream.encoder, &mut self.buffer);
-            done += encoder.chunk(buffer, stamps, values, done, CHUNK_BYTES)?;
+            done += encoder.chunk(buffer, stamps, values, done, chunk_bytes)?;
             since += self.buffer.len() as u64 - before;
         }
         if stamps.is_empty() {

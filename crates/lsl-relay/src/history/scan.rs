@@ -198,6 +198,35 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_more_room_in_a_file_than_in_memory_is_one_chunk_too() {
+        let header = FileHeader::new("2026-11-22T08:31:56+0000");
+        let mut recording = Recording::new(PipeSink(Vec::new()), &header, 0.0).expect("a file");
+        // Stamps of irregular streams are always written, and equal ones take no room in frames.
+        let header = StreamHeader::new("a", "", 1, 0.0, ChannelFormat::Int8).expect("header");
+        let stream = recording.add_stream(&header, 0.0).expect("a stream");
+        let numbers = Numbers {
+            stream,
+            generation: GenerationId::of("0-a"),
+            first: 7,
+            count: 32_000,
+            arrival: 1.0,
+        };
+        let (stamps, values) = (vec![5.0; 32_000], vec![7_i8; 32_000].into());
+        let chunk = (NUMBERS_TAG, &*numbers.to_bytes());
+        let written = recording.samples_behind(chunk, stream, &stamps, &values, 0.0);
+        let file = recording.into_sink().0;
+        let found = scan(&file[4..], 4).expect("no error");
+        let expected = Entry {
+            stream,
+            count: 32_000,
+            first: 7,
+            offset: written.expect("samples"),
+            arrival: 1.0,
+        };
+        assert_eq!(found.last(), Some(&expected));
+    }
+
+    #[test]
     fn a_cut_costs_the_chunk_that_is_cut() {
         let (file, entries) = segment();
         for cut in 4..file.len() {
