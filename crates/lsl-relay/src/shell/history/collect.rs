@@ -45,7 +45,7 @@ pub(in crate::shell) async fn collect(
     while !is_ending {
         let next = select2(tokio::time::sleep(turn), history.stop.notified()).await;
         is_ending = matches!(next, Either::Second(()));
-        let mut passed = 0;
+        let (mut passed, mut over) = (0, Vec::new());
         while let Ok(news) = news.try_recv() {
             take(&history, &mut all, news);
         }
@@ -60,12 +60,13 @@ pub(in crate::shell) async fn collect(
                 let is_over = keeping.is_over || keeping.tap.end().is_some();
                 let goes = is_over && keeping.tap.waiting_bytes() == 0;
                 if goes {
-                    history.state().live.remove(&keeping.numbering);
+                    over.push(Job::Over(Arc::clone(&keeping.numbering)));
                 }
                 !goes
             });
         }
         all.retain(|_, keepings| !keepings.is_empty());
+        send_all(over, &jobs).await;
         // Outlets let go what is not taken soon.
         turn = if passed < MUCH_BYTES {
             TURN
@@ -91,7 +92,9 @@ fn take(history: &History, all: &mut HashMap<Uid, Vec<Keeping>>, news: Kept) {
                 return;
             };
             let numbering = Arc::new(Numbering::new(Uid::clone(&uid), &generation));
-            history.state().live.insert(Arc::clone(&numbering));
+            *(history.state().live)
+                .entry(Arc::clone(&numbering))
+                .or_default() += 1;
             all.entry(uid).or_default().push(Keeping {
                 numbering,
                 info: Arc::new(tap.info().clone()),
@@ -115,6 +118,8 @@ impl Keeping {
     /// Passes on what waits, if it is enough or has waited for long. Returns the number of bytes.
     async fn pass_on(&mut self, history: &History, jobs: &Sender<Job>, is_ending: bool) -> usize {
         let mut waiting = self.tap.waiting_bytes();
+        // Of a stream that is faster than the disk the rest is for later, and others have their turn.
+        let most = if is_ending { usize::MAX } else { waiting };
         if waiting == 0 {
             self.since = None;
             return 0;
@@ -124,7 +129,7 @@ impl Keeping {
         let is_due = is_ending || self.is_over || now - arrival >= CHUNK_SECS || now < arrival;
         let is_due = is_due || self.tap.end().is_some();
         let mut passed = 0;
-        while waiting >= CHUNK_BYTES || is_due && waiting > 0 {
+        while passed < most && (waiting >= CHUNK_BYTES || is_due && waiting > 0) {
             // Without a place for them samples stay where they are.
             let Ok(place) = jobs.reserve().await else {
                 break;
@@ -173,10 +178,13 @@ async fn tell_offsets(shared: &Arc<Shared>, all: &HashMap<Uid, Vec<Keeping>>, jo
             }
         }
     });
-    for offset in offsets {
-        if jobs.send(offset).await.is_err() {
-            return;
-        }
+    send_all(offsets, jobs).await;
+}
+
+async fn send_all(all: Vec<Job>, jobs: &Sender<Job>) {
+    for job in all {
+        // The thread ends after this.
+        let _ = jobs.send(job).await;
     }
 }
 

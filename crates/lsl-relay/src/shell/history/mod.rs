@@ -8,7 +8,7 @@ mod folder;
 mod read;
 mod writer;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,10 +58,22 @@ pub(super) struct History {
 #[derive(Debug, Default)]
 struct State {
     catalog: Catalog,
-    /// Numberings of which more may come.
-    live: HashSet<Arc<Numbering>>,
+    /// Numberings of which more may come, and from how many outlets.
+    live: HashMap<Arc<Numbering>, usize>,
     /// Reason for which nothing is written at present.
     stopped: Option<String>,
+}
+
+impl State {
+    /// Notes that an outlet has no more of a numbering.
+    fn leave(&mut self, numbering: &Numbering) {
+        if let Some(outlets) = self.live.get_mut(numbering) {
+            *outlets -= 1;
+            if *outlets == 0 {
+                self.live.remove(numbering);
+            }
+        }
+    }
 }
 
 /// A stream that only history has.
@@ -205,7 +217,7 @@ impl History {
             generation: numbering.generation()?,
             next: range.end,
         };
-        (!state.live.contains(numbering)).then(|| EndedStream {
+        (!state.live.contains_key(numbering)).then(|| EndedStream {
             info: Arc::clone(info),
             end,
             ended: range.arrived.1,
@@ -282,3 +294,6 @@ const READERS: usize = 16;
 
 const END_LIMIT_SECS: f64 = 5.0;
 const LOOK: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests;

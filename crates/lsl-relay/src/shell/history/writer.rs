@@ -34,6 +34,8 @@ pub(super) enum Job {
         time: f64,
         value: f64,
     },
+    /// No more samples of a numbering come: what was sent before is all.
+    Over(Arc<Numbering>),
     /// To look at the clock.
     Look,
 }
@@ -65,6 +67,7 @@ pub(super) fn run(history: &History, mut jobs: Receiver<Job>) {
                 time,
                 value,
             } => writer.offset(&numbering, time, value),
+            Job::Over(numbering) => history.state().leave(&numbering),
             Job::Look => {}
         }
         if local_clock() - writer.looked_at >= LOOK_SECS {
@@ -87,7 +90,8 @@ struct Open {
     number: u64,
     recording: Recording<SegmentSink>,
     index: File,
-    streams: HashMap<Arc<Numbering>, Stream>,
+    /// `None` for what cannot be written.
+    streams: HashMap<Arc<Numbering>, Option<Stream>>,
     begun: f64,
     has_unsynced: bool,
     /// When what is not sealed yet is, in an encrypted segment.
@@ -99,6 +103,8 @@ struct Open {
 struct Stream {
     id: u32,
     generation: GenerationId,
+    /// Number behind the last sample that is kept, in this segment or before.
+    next: u64,
     codec: FrameCodec,
     /// Memory for the samples of a chunk.
     stamps: Vec<f64>,
@@ -112,7 +118,7 @@ impl Writer<'_> {
         let written = if is_stopped {
             Ok(false)
         } else {
-            self.write(samples).map(|()| true)
+            self.write(samples)
         };
         match written {
             Ok(true) => {}
@@ -129,28 +135,30 @@ impl Writer<'_> {
         dropped.fetch_add(samples.frames.count, Ordering::Relaxed);
     }
 
-    fn write(&mut self, samples: &Samples) -> io::Result<()> {
+    /// Writes samples. Returns whether they are kept: not those of a stream that no file can have.
+    fn write(&mut self, samples: &Samples) -> io::Result<bool> {
         let open = match self.open.take() {
             Some(open) => open,
             None => Open::create(self.history)?,
         };
         let open = self.open.insert(open);
-        open.write(self.history, samples)?;
+        let is_kept = open.write(self.history, samples)?;
         let (most_bytes, _) = self.history.limits().of_segment();
         if open.recording.len() >= most_bytes {
             self.close();
         }
-        Ok(())
+        Ok(is_kept)
     }
 
     fn offset(&mut self, numbering: &Numbering, time: f64, value: f64) {
         let Some(open) = &mut self.open else {
             return;
         };
-        if let Some(stream) = open.streams.get(numbering) {
+        if let Some(Some(stream)) = open.streams.get(numbering) {
             let written = (open.recording).clock_offset(stream.id, time, value, local_clock());
-            if let Err(error) = written {
-                self.stop(&io::Error::other(error));
+            match written.map_err(failed) {
+                Err(error) if error.kind() != io::ErrorKind::InvalidData => self.stop(&error),
+                _ => {}
             }
         }
     }
@@ -246,14 +254,17 @@ impl Open {
         let path = history.folder.join(name.to_string());
         let head = FileHeader::new(&begun.replace('Z', "+0000"));
         let recording = Self::record(&path, history.recipients.as_ref(), &head);
-        let recording = recording.map_err(io::Error::other)?;
+        let index = history.folder.join(name.index());
+        let opened = recording.map_err(io::Error::other).and_then(|recording| {
+            let file = OpenOptions::new().append(true).create(true).open(&index)?;
+            Ok((recording, file))
+        });
+        // Every few seconds there may be another try.
+        let failed = |_: &io::Error| remove(&[&index, &journal_path(&path), &path]);
+        let (recording, index) = opened.inspect_err(failed)?;
         if let Some(trouble) = recording.journal_trouble() {
             tracing::warn!("history: a crash may cost more than the last second: {trouble}");
         }
-        let index = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(history.folder.join(name.index()))?;
         history.state().catalog.insert(Segment::open(name));
         Ok(Self {
             number,
@@ -286,16 +297,34 @@ impl Open {
         Ok(recording)
     }
 
-    fn write(&mut self, history: &History, samples: &Samples) -> io::Result<()> {
+    fn write(&mut self, history: &History, samples: &Samples) -> io::Result<bool> {
         let now = local_clock();
         let numbering = &samples.numbering;
         if !self.streams.contains_key(numbering) {
-            self.add_stream(history, samples, now)?;
+            let added = match self.add_stream(history, samples, now) {
+                // Whoever describes a stream so stops no other.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    tracing::warn!("history cannot keep {numbering:?}: {error}");
+                    None
+                }
+                added => Some(added?),
+            };
+            self.streams.insert(Arc::clone(numbering), added);
         }
-        let Some(stream) = self.streams.get_mut(numbering) else {
-            return Ok(());
+        let Some(Some(stream)) = self.streams.get_mut(numbering) else {
+            return Ok(false);
         };
-        let frames = &samples.frames;
+        let mut frames = &samples.frames;
+        let rest;
+        if frames.first < stream.next {
+            // A rule let go of the stream for a while, or its source sent again what waited here.
+            let new = frames.starting_at(stream.next, &stream.codec);
+            rest = new.map_err(io::Error::other)?;
+            frames = &rest;
+        }
+        if frames.count == 0 {
+            return Ok(true);
+        }
         stream.stamps.clear();
         stream.raw.clear();
         stream.values.clear();
@@ -314,6 +343,7 @@ impl Open {
         let chunk = (NUMBERS_TAG, &*numbers.to_bytes());
         let (id, values) = (stream.id, &stream.values);
         let offset = (self.recording).samples_behind(chunk, id, &stream.stamps, values, now);
+        stream.next = frames.end();
         let entry = Entry {
             stream: id,
             count,
@@ -328,16 +358,20 @@ impl Open {
             segment.add(numbering, &entry);
             segment.bytes = bytes;
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn add_stream(&mut self, history: &History, samples: &Samples, now: f64) -> io::Result<()> {
+    /// Writes the header of a numbering.
+    ///
+    /// # Errors
+    /// Those of the system, and `InvalidData` if no file can have such a stream.
+    fn add_stream(&mut self, history: &History, samples: &Samples, now: f64) -> io::Result<Stream> {
         let Samples {
             numbering, info, ..
         } = samples;
-        let mut header = StreamHeader::from_info(info).map_err(io::Error::other)?;
+        let mut header = StreamHeader::from_info(info).map_err(failed)?;
         header.set(GENERATION_ELEMENT, &numbering.generation);
-        let none = || io::Error::other("a stream without format");
+        let none = || io::Error::new(io::ErrorKind::InvalidData, "a stream without format");
         let values = Values::new(header.channel_format()).ok_or_else(none)?;
         // A boundary of its own may stand before it.
         self.recording.tick(now).map_err(failed)?;
@@ -350,20 +384,18 @@ impl Open {
             offset,
             arrival: 0.0,
         })?;
-        self.streams.insert(
-            Arc::clone(numbering),
-            Stream {
-                id,
-                generation: GenerationId::of(&numbering.generation),
-                codec: FrameCodec::new(info),
-                stamps: Vec::new(),
-                raw: Vec::new(),
-                values,
-            },
-        );
         let mut state = history.state();
         state.catalog.know(numbering, Arc::clone(info));
-        Ok(())
+        let kept = state.catalog.range(numbering, true);
+        Ok(Stream {
+            id,
+            generation: GenerationId::of(&numbering.generation),
+            next: kept.map_or(0, |kept| kept.end),
+            codec: FrameCodec::new(info),
+            stamps: Vec::new(),
+            raw: Vec::new(),
+            values,
+        })
     }
 
     /// Adds an entry to the index.
@@ -400,10 +432,11 @@ impl Open {
     }
 }
 
-/// Tells a full disk from other failures.
+/// Tells a full disk, and what no file can have, from other failures.
 fn failed(error: lsl_xdf::Error) -> io::Error {
     let kind = match error.kind() {
         lsl_xdf::ErrorKind::Full => io::ErrorKind::StorageFull,
+        lsl_xdf::ErrorKind::Argument => io::ErrorKind::InvalidData,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)
