@@ -95,6 +95,11 @@ impl Segment {
         }
     }
 
+    /// Whether samples of any numbering are known to be in it.
+    pub fn has_samples(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
     /// Notes that something in it came at this time, in seconds since 1970.
     pub fn note(&mut self, arrival: f64) {
         self.last_arrival = self.last_arrival.max(arrival);

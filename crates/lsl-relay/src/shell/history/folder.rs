@@ -36,8 +36,11 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
     let failed = |error| format!("history: cannot read {}: {error}", folder.display());
     let mut names = Vec::new();
     for file in fs::read_dir(folder).map_err(failed)? {
-        let name = file.map_err(failed)?.file_name();
-        names.extend(name.to_str().and_then(SegmentName::parse));
+        let file = file.map_err(failed)?;
+        // Links lead elsewhere, and opening a pipe would wait for its writer.
+        if file.file_type().is_ok_and(|it| it.is_file()) {
+            names.extend(file.file_name().to_str().and_then(SegmentName::parse));
+        }
     }
     names.sort_by_key(|name| name.number);
     let mut catalog = Catalog::default();
@@ -57,6 +60,8 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
             if !name.is_locked || identities.is_some() {
                 tracing::warn!("segment {name} of the history is not served: {error}");
             }
+        }
+        if !segment.has_samples() {
             // It goes in its turn.
             let written = fs::metadata(&path).and_then(|it| it.modified());
             let since_1970 = written
@@ -114,6 +119,9 @@ fn fill(
 
 /// Returns the entries of a segment: those of its index, if that fits, else what is found.
 fn index(path: &Path, input: &mut Input) -> io::Result<Vec<Entry>> {
+    if fs::symlink_metadata(path).is_ok_and(|it| !it.is_file()) {
+        fs::remove_file(path)?;
+    }
     let bytes = match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read?,

@@ -167,3 +167,28 @@ fn a_segment_that_cannot_be_begun_leaves_no_file() {
     assert!(kept.end().is_empty());
     assert!(history.state().stopped.is_some());
 }
+
+#[test]
+fn what_cannot_be_read_goes_in_its_turn_and_links_and_pipes_are_none_of_ours() {
+    let folder = folder("strangers");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = |number| folder.join(format!("20261122T083156Z-00000{number}.xdf"));
+    std::fs::write(path(1), "XDF:damaged at its beginning").expect("written");
+    #[cfg(unix)]
+    {
+        let made = std::process::Command::new("mkfifo").arg(path(2)).status();
+        assert!(made.expect("mkfifo").success());
+        std::os::unix::fs::symlink(path(1), path(3)).expect("a link");
+    }
+    let (told, opened) = std::sync::mpsc::channel();
+    let of_thread = folder.clone();
+    std::thread::spawn(move || told.send(Kept::open(of_thread)));
+    let kept = opened.recv_timeout(Duration::from_mins(1));
+    let kept = kept.expect("nobody writes into the pipe");
+    assert_eq!(kept.history.state().catalog.len(), 1);
+    kept.samples(&info("a"), 0..10);
+    drop(kept.jobs);
+    kept.history.end();
+    assert!(path(1).exists());
+    let _ = std::fs::remove_dir_all(&kept.folder);
+}
