@@ -58,14 +58,15 @@ impl ReadPast for PastReader {
                 self.place = places.acquire_owned().await.ok();
             }
             let (history, numbering) = (Arc::clone(&self.history), self.numbering.clone());
-            let mut cursor = self.cursor.take();
+            let (mut cursor, place) = (self.cursor.take(), self.place.take());
+            // With the place: a reader that leaves does not end what waits for the disk.
             let reading = spawn_blocking(move || {
                 let frames = read(&history, &numbering, &mut cursor, from, until);
-                (frames, cursor)
+                (frames, cursor, place)
             });
             let ended = |_| Error::Argument("the reader of the history was ended".into());
-            let (frames, cursor) = reading.await.map_err(ended)?;
-            self.cursor = cursor;
+            let (frames, cursor, place) = reading.await.map_err(ended)?;
+            (self.cursor, self.place) = (cursor, place);
             Ok(frames)
         })
     }
