@@ -13,6 +13,9 @@ const ELEMENT: &str = "lsl_relay";
 /// Attribute of a description that was left out.
 const OMITTED: &str = "omitted";
 
+/// Element in place of a description that a recording cannot have.
+const LEFT_OUT: &str = "left_out";
+
 /// Origin of a document that came through relays, and the way it took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
@@ -55,14 +58,17 @@ pub fn bare(mut info: StreamInfo) -> StreamInfo {
     info
 }
 
-/// Whether the description of a document was left out by [`write`].
+/// Whether the description of a document was left out by [`write`], or where the document was written to disk.
 pub fn is_cut(info: &StreamInfo) -> bool {
     let document = info.document();
     let desc = document
         .child(document.root(), "info")
         .and_then(|root| document.child(root, "desc"))
         .and_then(|desc| ElementRef::new(document, desc));
-    desc.is_some_and(|desc| (desc.attributes().iter()).any(|it| it.name == OMITTED.as_bytes()))
+    desc.is_some_and(|desc| {
+        (desc.attributes().iter()).any(|it| it.name == OMITTED.as_bytes())
+            || desc.children_named(LEFT_OUT).next().is_some()
+    })
 }
 
 /// Writes a document for directories, as [`write_whole`] does; but a description that makes it longer than
@@ -221,5 +227,29 @@ mod tests {
         );
         let cut = StreamInfo::from_xml(shown.as_bytes()).expect("an info");
         assert!(is_cut(&cut) && !is_cut(&info("d")));
+    }
+
+    #[test]
+    fn a_description_that_is_too_long_for_a_segment_is_known_to_be_left_out() {
+        // Each takes four bytes there.
+        let long = |count| info(&">".repeat(count));
+        let kept = |info: &StreamInfo| {
+            let header = lsl_xdf::FileHeader::new("2026-11-22T08:31:56+0000");
+            let sink = lsl_xdf::PipeSink(Vec::new());
+            let mut recording = lsl_xdf::Recording::new(sink, &header, 0.0).expect("a file");
+            let header = lsl_xdf::StreamHeader::from_info(info).expect("a header");
+            recording.add_stream(&header, 0.0).expect("a stream");
+            let mut file = &recording.into_sink().0[4..];
+            loop {
+                let chunk = crate::history::read_chunk(&mut file, 1 << 20).expect("chunks");
+                let (tag, content) = chunk.expect("a header");
+                if tag == lsl_xdf::chunk::Tag::StreamHeader {
+                    break StreamInfo::from_xml(&content[4..]).expect("an info");
+                }
+            }
+        };
+        let whole = long(5 << 20);
+        assert!(!is_cut(&whole) && !is_cut(&kept(&long(20))));
+        assert!(is_cut(&kept(&whole)));
     }
 }
