@@ -58,7 +58,7 @@ pub fn bare(mut info: StreamInfo) -> StreamInfo {
     info
 }
 
-/// Whether the description of a document was left out by [`write`], or where the document was written to disk.
+/// Whether the description of a document was left out by [`write()`], or where the document was written to disk.
 pub fn is_cut(info: &StreamInfo) -> bool {
     let document = info.document();
     let desc = document

@@ -16,7 +16,10 @@ pub fn check(input: &[u8]) {
     let (written, _) = whole;
     assert_eq!(read(&[&written]), (written.clone(), None));
     if let Some(request) = WatchRequest::parse(bytes) {
-        assert_eq!(WatchRequest::parse(&request.to_bytes()), Some(request));
+        // A line end alone becomes a blank.
+        let written = request.to_bytes();
+        let again = WatchRequest::parse(&written).map(|request| request.to_bytes());
+        assert_eq!(again, Some(written));
     }
 }
 
