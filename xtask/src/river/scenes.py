@@ -266,6 +266,20 @@ def ingested(stage):
     # What was interrupted before it was removed is removed, not taken again.
     stage.ingest("--once").ends(0)
     expect(stage.table("neuro.fast")["sample_index"] == list(range(total)), "again")
+    # Another stream of the same name is not taken for its rest, nor removed; what is no stream keeps none from being
+    # taken.
+    stage.server.flushdb()
+    stage.server.set("aaa-metadata", "no stream")
+    for name in ("neuro.fast", "neuro.slow"):
+        other = Writer(stage.server, name, THEIRS["neuro.stamped"][0], per_key=997)
+        other.write(THEIRS["neuro.stamped"][1](0))
+        other.stop()
+    refused = stage.ingest("--once", "--keep")
+    refused.wait()
+    expect("another stream of this name" in str(refused), str(refused))
+    expect(stage.table("neuro.fast")["sample_index"] == list(range(total)), "another")
+    expect(stage.table("neuro.slow")["sample_index"] == [0], "slow")
+    expect(stage.server.exists("neuro.fast-0"), "removed")
     return f"{total} rows, {parts} files before the end"
 
 

@@ -185,6 +185,10 @@ impl Streams {
 
     /// Writes what waits.
     fn finish(&mut self, client: &RiverClient) -> Outcome {
+        // Whether there still is a server or not.
+        for ingest in self.open.values_mut() {
+            ingest.flush()?;
+        }
         self.step(client, true, true)?;
         match self.refused.len() {
             0 => Ok(()),

@@ -8,8 +8,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use lsl_core::local_clock;
-use lsl_relay::engine::EngineError;
 use lsl_relay::engine::river::{EntryId, Metadata, Turn};
+use lsl_relay::engine::{EngineError, ErrorKind as Kind};
 use lsl_relay::shell::{RiverClient, RiverSample, RiverStream};
 use serde_json::{Map, Value};
 
@@ -62,6 +62,9 @@ impl Ingest {
         let Some(mut stream) = client.open(name, kept).map_err(failed)? else {
             return Ok(None);
         };
+        if last.is_some() {
+            is_the_same(&folder, stream.metadata())?;
+        }
         if is_whole {
             // We were interrupted before we removed what became of these.
             let mut more = Vec::new();
@@ -105,6 +108,11 @@ impl Ingest {
         if self.stream.is_none() {
             let after = self.last.map(|(id, _)| id);
             self.stream = client.open(&self.name, after).map_err(failed)?;
+            let said = self.stream.as_ref().map(RiverStream::metadata);
+            if said.is_some_and(|it| it.initialized_at_us != self.metadata.initialized_at_us) {
+                self.flush()?;
+                return Err(another(&self.folder));
+            }
         }
         let Some(mut stream) = self.stream.take() else {
             self.flush()?;
@@ -172,7 +180,8 @@ impl Ingest {
         Ok(false)
     }
 
-    fn flush(&mut self) -> Outcome {
+    /// Writes what waits.
+    pub(super) fn flush(&mut self) -> Outcome {
         let Some(last) = self.rows.last() else {
             return Ok(());
         };
@@ -221,11 +230,31 @@ impl Ingest {
             facts.insert(name.to_owned(), text.into());
         }
         let text = format!("{:#}\n", Value::Object(facts));
-        table::new_file(&self.folder.join("metadata.json"), |mut out| {
+        table::new_file(&self.folder.join(DESCRIBED), |mut out| {
             out.write_all(text.as_bytes())?;
             Ok(out)
         })
     }
+}
+
+/// Fails if what is in a folder is of another stream, which had the same name: what comes would be taken for its rest.
+fn is_the_same(folder: &Path, metadata: &Metadata) -> Outcome {
+    let said = fs::read(folder.join(DESCRIBED)).ok();
+    let said = said.and_then(|said| serde_json::from_slice::<Value>(&said).ok());
+    let begun = said
+        .as_ref()
+        .and_then(|said| said.get("initialized_at_us")?.as_str());
+    match begun {
+        Some(begun) if begun != metadata.initialized_at_us.to_string() => Err(another(folder)),
+        _ => Ok(()),
+    }
+}
+
+fn another(folder: &Path) -> Failure {
+    Failure::Runtime(format!(
+        "{} has another stream of this name; move it away",
+        folder.display()
+    ))
 }
 
 /// Returns the files of a stream that is not complete, in their order.
@@ -260,11 +289,17 @@ fn remove(parts: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
-fn failed(EngineError { text, .. }: EngineError) -> Failure {
-    Failure::Lost(text)
+fn failed(EngineError { kind, text }: EngineError) -> Failure {
+    match kind {
+        // It stays so, and keeps no other stream waiting.
+        Kind::Corrupt | Kind::Conflict => Failure::Runtime(text),
+        Kind::Retry | Kind::Full | Kind::Denied => Failure::Lost(text),
+    }
 }
 
 const WHOLE: &str = "data.parquet";
+
+const DESCRIBED: &str = "metadata.json";
 
 const PART: &str = "data_";
 
