@@ -253,6 +253,7 @@ def ingested(stage):
     for turn in range(KILLS):
         ingest = stage.ingest("--keep")
         until("begin", lambda: files.is_dir())
+        stage.ingest("--once", "--keep").ends(1)
         time.sleep(0.3)
         ingest.signal(signal.SIGTERM if turn % 2 == 0 else signal.SIGKILL)
         ingest.wait()

@@ -4,10 +4,12 @@ mod stream;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 use clap::Args;
 use lsl_core::local_clock;
+use lsl_platform::disk::try_lock;
 use lsl_relay::config::{Config, EngineConfig};
 use lsl_relay::engine::Address;
 use lsl_relay::engine::river::Pattern;
@@ -66,6 +68,7 @@ impl IngestStreams {
         let client = RiverClient::new(&self.config(globals)?);
         let client = client.map_err(|error| Failure::Runtime(error.to_string()))?;
         let stop = Stop::install()?;
+        let _lock = self.claim()?;
         let mut streams = Streams::default();
         let mut looked_at = f64::NEG_INFINITY;
         while !stop.requested() {
@@ -92,6 +95,20 @@ impl IngestStreams {
             }
         }
         streams.finish(&client)
+    }
+
+    /// Makes the folder, and keeps others who write tables out of it for as long as the file is held: each removes
+    /// from the server what it has written.
+    fn claim(&self) -> Outcome<File> {
+        let shown = self.output.display().to_string();
+        let failed = |error: std::io::Error| Failure::from(error).context(&shown);
+        fs::create_dir_all(&self.output).map_err(failed)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(false);
+        let lock = options.open(self.output.join(LOCK)).map_err(failed)?;
+        let taken = |_| Failure::Runtime(format!("another lsl relay ingest writes to {shown}"));
+        try_lock(&lock, true).map_err(taken)?;
+        Ok(lock)
     }
 
     fn config(&self, globals: &Globals) -> Outcome<EngineConfig> {
@@ -203,6 +220,9 @@ impl Streams {
         self.refused.insert(name.to_owned());
     }
 }
+
+/// File that is locked for as long as tables are written here.
+const LOCK: &str = ".lsl.lock";
 
 /// Time in seconds between looks for streams, and for what can be removed.
 const LOOK_SECS: f64 = 2.0;

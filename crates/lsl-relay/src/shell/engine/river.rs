@@ -247,7 +247,6 @@ impl Engine for RiverEngine {
             Packed::ask_writer(generation, &mut commands);
         }
         let (writers, connection) = self.redis.run(None, commands).await?;
-        packed::fail(&writers)?;
         let mut commands = Commands::default();
         for (generation, writer) in written.iter().zip(&writers) {
             match self.lease.renew(generation, writer) {
