@@ -16,7 +16,6 @@ use crate::book::{Asker, Uid};
 use crate::hello::Refusal;
 use crate::id::RelayId;
 use crate::rules::{Reader, selects_for_peer};
-use crate::shell::history::EndedStream;
 use crate::shell::limits::Who;
 use crate::shell::state::Shared;
 use crate::shell::totals::Why;
@@ -158,17 +157,6 @@ impl Desk {
         peer: &Peer,
     ) -> Result<Served, Refused> {
         let ended = self.0.ended(uid, asker(peer)).ok_or(Refused::NotFound)?;
-        // Each would take its share of the memory for what is retained.
-        let outlet = match self.0.over_at(uid, &ended.end) {
-            Some(outlet) => outlet,
-            None => self.over(uid, &ended)?,
-        };
-        let past = self.past(uid, &outlet, from).await;
-        Ok(Served { outlet, past })
-    }
-
-    /// Makes the outlet of a stream that only history has.
-    fn over(&self, uid: &Uid, ended: &EndedStream) -> Result<Arc<Outlet>, Refused> {
         let unusable = |error| {
             tracing::warn!("stream {uid} of the history cannot be served: {error}");
             Refused::NotFound
@@ -183,7 +171,8 @@ impl Desk {
         let outlet = Arc::new(outlet.map_err(unusable)?);
         outlet.close();
         self.0.serve_over(Arc::clone(&outlet));
-        Ok(outlet)
+        let past = self.past(uid, &outlet, from).await;
+        Ok(Served { outlet, past })
     }
 
     /// Waits while a stream whose past was asked for has not come to where a reader was.

@@ -209,18 +209,6 @@ impl Shared {
         }
     }
 
-    /// Returns the outlet of a stream that ended there, if one is kept so; for as long as if it had just come.
-    pub(super) fn over_at(&self, uid: &str, end: &Position) -> Option<Arc<Outlet>> {
-        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let (outlet, since) = over.iter_mut().find(|(outlet, _)| {
-            outlet.generation() == Some(end.generation)
-                && outlet.info().uid() == uid
-                && outlet.tap(0).end() == Some(end.next)
-        })?;
-        *since = local_clock();
-        Some(Arc::clone(outlet))
-    }
-
     /// Returns these outlets, but for those that nobody reads any more.
     pub(super) fn over(&self) -> Vec<Arc<Outlet>> {
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);

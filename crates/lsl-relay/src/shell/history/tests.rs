@@ -1,14 +1,10 @@
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use lsl_core::ChannelFormat;
-use lsl_core::relay::{FrameCodec, Frames, Handler, Peer};
-use lsl_core::secure::trust::TrustList;
+use lsl_core::relay::{FrameCodec, Frames};
 
 use super::writer::Samples;
 use super::*;
-use crate::shell::Relay;
-use crate::shell::desk::Desk;
 
 /// A history in a folder that goes with the test, and the way to its thread.
 struct Kept {
@@ -195,42 +191,4 @@ fn what_cannot_be_read_goes_in_its_turn_and_links_and_pipes_are_none_of_ours() {
     kept.history.end();
     assert!(path(1).exists());
     let _ = std::fs::remove_dir_all(&kept.folder);
-}
-
-#[test]
-fn who_asks_again_and_again_for_a_stream_that_is_over_has_one_outlet() {
-    let folder = folder("asks");
-    let kept = Kept::open(folder.clone());
-    kept.samples(&info("a"), 0..10);
-    drop(kept.jobs);
-    kept.history.end();
-    drop(kept.history);
-    let text = format!("[history]\ndir = '{}'\n", folder.display());
-    let config = crate::config::Config::parse(&text, &TrustList::default());
-    let mut config = config.expect("a configuration");
-    config.listen = vec![(Ipv4Addr::LOCALHOST, 0).into()];
-    let mut of_lsl = lsl_core::config::Config::loopback();
-    let base = 12_000 + u16::try_from(std::process::id() % 70).expect("small") * 80 + 60;
-    of_lsl.set_ports(base, 19);
-    of_lsl.set_multicast_port(base + 19);
-    of_lsl.set("ports.IPv6", "disable").expect("a setting");
-    let context = lsl_core::Context::new(of_lsl);
-    let relay = Relay::start(&context, &config, "relay", Vec::new()).expect("a relay");
-    let shared = Arc::clone(&relay.shared);
-    let (told, served) = std::sync::mpsc::channel();
-    relay.shared.tasks.spawn(async move {
-        let (desk, peer) = (Desk(shared), Peer::unknown(([127, 0, 0, 1], 9).into()));
-        for _ in 0..2 {
-            let served = desk.stream(b"a", Some(ReplayFrom::Oldest), &peer).await;
-            let _ = told.send(served);
-        }
-    });
-    let [one, other] = [(); 2].map(|()| {
-        let served = served.recv_timeout(Duration::from_mins(1));
-        served.expect("in time").expect("it is over")
-    });
-    assert!(Arc::ptr_eq(&one.outlet, &other.outlet));
-    assert_eq!(other.past.map(|it| it.oldest), Some(0));
-    drop(relay);
-    let _ = std::fs::remove_dir_all(&folder);
 }
