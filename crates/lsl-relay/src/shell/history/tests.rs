@@ -192,3 +192,31 @@ fn what_cannot_be_read_goes_in_its_turn_and_links_and_pipes_are_none_of_ours() {
     assert!(path(1).exists());
     let _ = std::fs::remove_dir_all(&kept.folder);
 }
+
+#[test]
+fn a_description_that_is_too_long_for_a_segment_is_known_to_be_left_out() {
+    // Each takes four bytes there.
+    let long = |count| {
+        let text = String::from_utf8(info("a").to_xml()).expect("text");
+        let desc = format!("<desc><x>{}</x></desc>", ">".repeat(count));
+        StreamInfo::from_xml(text.replace("<desc />", &desc).as_bytes()).expect("an info")
+    };
+    let kept = |info: &StreamInfo| {
+        let header = lsl_xdf::FileHeader::new("2026-11-22T08:31:56+0000");
+        let sink = lsl_xdf::PipeSink(Vec::new());
+        let mut recording = lsl_xdf::Recording::new(sink, &header, 0.0).expect("a file");
+        let header = lsl_xdf::StreamHeader::from_info(info).expect("a header");
+        recording.add_stream(&header, 0.0).expect("a stream");
+        let mut file = &recording.into_sink().0[4..];
+        loop {
+            let chunk = crate::history::read_chunk(&mut file, 1 << 20).expect("chunks");
+            let (tag, content) = chunk.expect("a header");
+            if tag == lsl_xdf::chunk::Tag::StreamHeader {
+                break StreamInfo::from_xml(&content[4..]).expect("an info");
+            }
+        }
+    };
+    let whole = long(5 << 20);
+    assert!(!crate::document::is_cut(&whole) && !crate::document::is_cut(&kept(&long(20))));
+    assert!(crate::document::is_cut(&kept(&whole)));
+}
