@@ -181,5 +181,5 @@ impl OutletShared {
     }
 }
 
-/// How long a reader of the past may take nothing: others wait for its place.
+/// How long a reader of the past may take nothing.
 const STALL_LIMIT: Duration = Duration::from_mins(1);

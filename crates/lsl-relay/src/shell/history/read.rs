@@ -7,7 +7,6 @@ use lsl_core::relay::{FrameCodec, Frames, ReadPast, ReadingPast};
 use lsl_core::{Error, Result};
 use lsl_xdf::chunk::{NUMBERS_TAG, Tag};
 use lsl_xdf::{Decoder, StreamHeader};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 
 use super::History;
@@ -22,8 +21,6 @@ use crate::history::{
 pub(super) struct PastReader {
     history: Arc<History>,
     numbering: Numbering,
-    /// Its place among those that read.
-    place: Option<OwnedSemaphorePermit>,
     cursor: Option<Cursor>,
 }
 
@@ -44,7 +41,6 @@ impl PastReader {
         Self {
             history,
             numbering,
-            place: None,
             cursor: None,
         }
     }
@@ -53,20 +49,20 @@ impl PastReader {
 impl ReadPast for PastReader {
     fn read(&mut self, from: u64, until: u64) -> ReadingPast<'_> {
         Box::pin(async move {
-            if self.place.is_none() {
-                let places = Arc::clone(&self.history.places);
-                self.place = places.acquire_owned().await.ok();
-            }
+            // Not for longer: a peer that takes little would keep others waiting, who get nothing live meanwhile.
+            let places = Arc::clone(&self.history.places);
+            let place = places.acquire_owned().await;
             let (history, numbering) = (Arc::clone(&self.history), self.numbering.clone());
-            let (mut cursor, place) = (self.cursor.take(), self.place.take());
-            // With the place: a reader that leaves does not end what waits for the disk.
+            let mut cursor = self.cursor.take();
             let reading = spawn_blocking(move || {
                 let frames = read(&history, &numbering, &mut cursor, from, until);
-                (frames, cursor, place)
+                // Here: a reader that leaves does not end what waits for the disk.
+                drop(place);
+                (frames, cursor)
             });
             let ended = |_| Error::Argument("the reader of the history was ended".into());
-            let (frames, cursor, place) = reading.await.map_err(ended)?;
-            (self.cursor, self.place) = (cursor, place);
+            let (frames, cursor) = reading.await.map_err(ended)?;
+            self.cursor = cursor;
             Ok(frames)
         })
     }
