@@ -215,14 +215,12 @@ impl Packed {
     pub fn renew(&self, generation: &Generation, writer: &Reply) -> Option<Commands> {
         let keys = Keys::of(generation);
         let (relay, lease) = (self.relay.to_string(), LEASE_MS.to_string());
-        let mut commands = Commands::default();
-        match writer {
-            Reply::Nil => commands.add(&[&"SET", &keys.writer, &relay, &"NX", &"PX", &lease]),
-            writer if writer.text() == Some(&*relay) => {
-                commands.add(&[&"PEXPIRE", &keys.writer, &lease]);
-            }
-            _ => return None,
+        // One that is gone is taken by opening anew: the server may have lost what was written, too.
+        if writer.text() != Some(&*relay) {
+            return None;
         }
+        let mut commands = Commands::default();
+        commands.add(&[&"PEXPIRE", &keys.writer, &lease]);
         self.keep_alive(&mut commands, &keys);
         Some(commands)
     }
@@ -518,7 +516,9 @@ mod tests {
                 min_replicas: 0,
                 expiry_secs,
             };
-            let renewed = packed.renew(&generation, &Reply::Nil).unwrap();
+            assert!(packed.renew(&generation, &Reply::Nil).is_none());
+            let ours = Reply::Bytes(packed.relay.to_string().into_bytes());
+            let renewed = packed.renew(&generation, &ours).unwrap();
             for commands in [renewed, packed.finish(&generation, None)] {
                 let text = String::from_utf8_lossy(commands.bytes()).into_owned();
                 assert_eq!(text.contains("lsl:{1}:d"), expected, "{text}");
