@@ -31,6 +31,8 @@ pub enum Source {
     Local,
     /// A link, with the key of its relay; `None` for a link of this machine without a session.
     Link(Option<Fingerprint>),
+    /// A server of River, to which it may have come from anywhere.
+    River,
 }
 
 /// Places that a rule is for.
@@ -160,15 +162,18 @@ impl Rule {
     fn is_for(&self, info: &StreamInfo, source: Source) -> Option<bool> {
         let is_from_there = match (self.from, source) {
             (From::Anywhere, _) | (From::Local, Source::Local) | (From::Links, Source::Link(_)) => {
-                true
+                Some(true)
             }
-            (From::Relay(key), Source::Link(Some(relay))) => key == relay,
-            _ => false,
+            (From::Relay(key), Source::Link(Some(relay))) => Some(key == relay),
+            (_, Source::River) => None,
+            _ => Some(false),
         };
-        match &self.predicate {
-            Some(predicate) if is_from_there => predicate.is_true_of(info),
-            _ => Some(is_from_there),
+        if is_from_there == Some(false) {
+            return Some(false);
         }
+        let predicate = self.predicate.as_ref();
+        let is_meant = predicate.map_or(Some(true), |it| it.is_true_of(info))?;
+        if is_meant { is_from_there } else { Some(false) }
     }
 }
 
@@ -294,5 +299,22 @@ mod tests {
         }
         let fields = "type='MEG' and starts-with(name,'b')";
         assert!(may_read(fields, whole) && may_read(fields, cut));
+    }
+    #[test]
+    fn a_way_by_river_leads_past_no_rule_for_another_place() {
+        let rule = |from, predicate| Rule {
+            predicate: Predicate::parse(predicate).ok(),
+            from,
+            ..Rule::default()
+        };
+        let info = StreamInfo::new("a", "EEG", 1, 1.0, ChannelFormat::Int8, "a").expect("an info");
+        let may_read = |rules: Vec<Rule>| {
+            let rules = Rules(rules);
+            (rules.decide(&info, Source::River)).may_read(Reader::Local)
+        };
+        assert!(!may_read(vec![rule(From::Links, "type='EEG'")]));
+        assert!(may_read(vec![rule(From::Links, "type='MEG'")]));
+        let anywhere = rule(From::Anywhere, "type='EEG'");
+        assert!(may_read(vec![anywhere, rule(From::Local, "type='EEG'")]));
     }
 }

@@ -453,7 +453,8 @@ impl Book {
     fn source(&self, way: Way) -> Source {
         match way {
             Way::Link(link) => Source::Link(self.links.get(&link).and_then(|facts| facts.key)),
-            Way::Direct(_) | Way::River => Source::Local,
+            Way::Direct(_) => Source::Local,
+            Way::River => Source::River,
         }
     }
 }
