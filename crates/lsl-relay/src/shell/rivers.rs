@@ -22,7 +22,8 @@ use crate::shell::state::Shared;
 /// Streams that are offered.
 #[derive(Debug, Default)]
 pub(super) struct Rivers {
-    config: Option<Arc<EngineConfig>>,
+    /// What their connections are made of.
+    redis: Option<Arc<Redis>>,
     streams: HashMap<Uid, River>,
     /// Unix time of the server minus our clock, in seconds, how well that is known as a round trip, and as of when.
     ahead: Option<(f64, f64, f64)>,
@@ -66,12 +67,11 @@ impl Rivers {
 
 /// Looks for streams for as long as the relay lives.
 pub(super) async fn search(shared: Arc<Shared>, config: EngineConfig) {
-    let config = Arc::new(config);
     let redis = match Redis::new(&config) {
         Ok(redis) => Arc::new(redis),
         Err(error) => return tracing::error!("[engine] {error}"),
     };
-    shared.act(|state, _| state.rivers.config = Some(Arc::clone(&config)));
+    shared.act(|state, _| state.rivers.redis = Some(Arc::clone(&redis)));
     let mut search = Search {
         shared,
         config,
@@ -95,7 +95,7 @@ pub(super) async fn search(shared: Arc<Shared>, config: EngineConfig) {
 
 struct Search {
     shared: Arc<Shared>,
-    config: Arc<EngineConfig>,
+    config: EngineConfig,
     redis: Arc<Redis>,
     known: HashMap<String, (Uid, Follow)>,
     /// Streams that have ended, or cannot be read.
@@ -230,13 +230,12 @@ pub(super) async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<I
     let uid = &attempt.uid;
     let wanted = shared.act(|state, _| {
         let river = state.rivers.streams.get(uid).cloned()?;
-        let config = state.rivers.config.clone()?;
+        let redis = state.rivers.redis.clone()?;
         let flow = state.reading(attempt)?;
-        Some((river, config, flow.position(), flow.wants_past))
+        Some((river, redis, flow.position(), flow.wants_past))
     });
-    let (river, config, position, wants_past) = wanted.ok_or_else(gone)?;
-    let redis = Redis::new(&config).map_err(failed)?;
-    let follow = Follow::open(Arc::new(redis), &river.name).await;
+    let (river, redis, position, wants_past) = wanted.ok_or_else(gone)?;
+    let follow = Follow::open(Arc::new(redis.another()), &river.name).await;
     let mut follow = follow.map_err(failed)?.ok_or_else(gone)?;
     let position = position.filter(|position| position.generation == river.generation);
     let sought = match (position, river.last) {

@@ -15,7 +15,6 @@ use crate::engine::{EngineError, ErrorKind, Result};
 /// Client of a server with streams of River. Its calls block.
 #[derive(Debug)]
 pub struct RiverClient {
-    config: EngineConfig,
     redis: Arc<Redis>,
     runtime: Runtime,
 }
@@ -52,7 +51,6 @@ impl RiverClient {
             .build()
             .map_err(|error| EngineError::new(ErrorKind::Retry, format!("no thread: {error}")))?;
         Ok(Self {
-            config: config.clone(),
             redis: Arc::new(Redis::new(config)?),
             runtime,
         })
@@ -94,10 +92,9 @@ impl RiverClient {
     /// # Errors
     /// [`EngineError`]
     pub fn open(&self, name: &str, after: Option<EntryId>) -> Result<Option<RiverStream>> {
-        let (config, name) = (self.config.clone(), name.to_owned());
+        let (redis, name) = (self.redis.another(), name.to_owned());
         self.run(async move {
-            let Some(mut follow) = Follow::open(Arc::new(Redis::new(&config)?), &name).await?
-            else {
+            let Some(mut follow) = Follow::open(Arc::new(redis), &name).await? else {
                 return Ok(None);
             };
             if after.is_some() {
@@ -150,9 +147,8 @@ impl RiverClient {
             return Ok(());
         };
         // On a connection of its own, as it watches the key there.
-        let (config, name, last) = (self.config.clone(), name.to_owned(), last.clone());
+        let (redis, name, last) = (self.redis.another(), name.to_owned(), last.clone());
         self.run(async move {
-            let redis = Redis::new(&config)?;
             let mut look = Commands::default();
             look.add(&[&"WATCH", &key]);
             look.add(&[&"XREVRANGE", &key, &"+", &"-", &"COUNT", &"1"]);

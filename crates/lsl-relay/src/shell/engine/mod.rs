@@ -57,7 +57,8 @@ pub(super) fn start(shared: &Arc<Shared>, config: &EngineConfig) -> Result<Runni
     let keeping = (Arc::clone(&report), left, flush);
     match config.layout {
         Layout::Packed => {
-            let engine = PackedEngine::new(config, shared.id, server, Redis::new(config)?);
+            let other = server.another();
+            let engine = PackedEngine::new(config, shared.id, server, other);
             run(shared, Arc::new(engine), told, keeping);
         }
         Layout::River => {

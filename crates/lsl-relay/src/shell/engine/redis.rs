@@ -25,10 +25,7 @@ use crate::shell::clocks::AbortOnDrop;
 /// order in which they come, without waiting for replies. A command that blocks wants one of its own.
 #[derive(Debug)]
 pub(in crate::shell) struct Redis {
-    address: Address,
-    user: Option<String>,
-    password: Option<Zeroizing<String>>,
-    tls: Option<Tls>,
+    access: Arc<Access>,
     live: Mutex<Option<Arc<Live>>>,
     /// Held by who connects. When that failed last, and why.
     connecting: AsyncMutex<Option<(f64, EngineError)>>,
@@ -36,6 +33,15 @@ pub(in crate::shell) struct Redis {
     connections: AtomicU64,
     /// KiB that may be under way.
     room: Semaphore,
+}
+
+/// What a connection needs.
+#[derive(Debug)]
+struct Access {
+    address: Address,
+    user: Option<String>,
+    password: Option<Zeroizing<String>>,
+    tls: Option<Tls>,
 }
 
 /// What runs commands.
@@ -91,16 +97,27 @@ impl Redis {
             let failed = |error| format!("cannot read password_file {}: {error}", file.display());
             text.map_err(|error| EngineError::new(ErrorKind::Denied, failed(error)))
         });
-        Ok(Self {
+        Ok(Self::with(Arc::new(Access {
             address: config.address.clone(),
             user: config.user.clone(),
             password: password.transpose()?,
             tls: Tls::of(config)?,
+        })))
+    }
+
+    /// Prepares a connection of its own to the same server, without a look at files.
+    pub(in crate::shell) fn another(&self) -> Self {
+        Self::with(Arc::clone(&self.access))
+    }
+
+    fn with(access: Arc<Access>) -> Self {
+        Self {
+            access,
             live: Mutex::default(),
             connecting: AsyncMutex::default(),
             connections: AtomicU64::new(0),
             room: Semaphore::new(MOST_KIB as usize),
-        })
+        }
     }
 
     /// Closes a connection.
@@ -112,7 +129,7 @@ impl Redis {
     }
 
     fn lost(&self) -> EngineError {
-        let text = format!("the connection to {} was lost", self.address);
+        let text = format!("the connection to {} was lost", self.access.address);
         EngineError::new(ErrorKind::Retry, text)
     }
 
@@ -137,7 +154,7 @@ impl Redis {
         }
         let connected = timeout(CONNECT_LIMIT, self.connect()).await;
         let connected = connected.unwrap_or_else(|_| {
-            let text = format!("{} does not answer", self.address);
+            let text = format!("{} does not answer", self.access.address);
             Err(EngineError::new(ErrorKind::Retry, text))
         });
         match connected {
@@ -154,14 +171,14 @@ impl Redis {
     }
 
     async fn connect(&self) -> Result<Arc<Live>> {
-        let Address { host, port, .. } = &self.address;
+        let Address { host, port, .. } = &self.access.address;
         let failed = |error: std::io::Error| {
-            let text = format!("cannot connect to {}: {error}", self.address);
+            let text = format!("cannot connect to {}: {error}", self.access.address);
             EngineError::new(ErrorKind::Retry, text)
         };
         let stream = TcpStream::connect((&**host, *port)).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        let mut stream = tls::open(self.tls.as_ref(), host, stream).await?;
+        let mut stream = tls::open(self.access.tls.as_ref(), host, stream).await?;
         self.greet(&mut stream).await?;
         let (requests, asked) = unbounded_channel();
         let id = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
@@ -176,7 +193,7 @@ impl Redis {
     /// Says who we are, and asks whether the server keeps what it is given.
     async fn greet(&self, stream: &mut AnyStream) -> Result<()> {
         let mut commands = Commands::default();
-        match (&self.user, &self.password) {
+        match (&self.access.user, &self.access.password) {
             (Some(user), password) => {
                 let password = password.as_deref().map_or("", String::as_str);
                 commands.add(&[&"AUTH", user, &password]);
@@ -184,10 +201,10 @@ impl Redis {
             (None, Some(password)) => commands.add(&[&"AUTH", &password.as_str()]),
             (None, None) => {}
         }
-        commands.add(&[&"SELECT", &self.address.database.to_string()]);
+        commands.add(&[&"SELECT", &self.access.address.database.to_string()]);
         commands.add(&[&"INFO", &"memory"]);
         let failed = |error: std::io::Error| {
-            let text = format!("cannot talk to {}: {error}", self.address);
+            let text = format!("cannot talk to {}: {error}", self.access.address);
             EngineError::new(ErrorKind::Retry, text)
         };
         stream.write_all(commands.bytes()).await.map_err(failed)?;
@@ -227,7 +244,7 @@ impl Redis {
 
     /// Takes over an error of the server, without the password: servers repeat what they do not understand.
     fn refused(&self, text: &str) -> EngineError {
-        let password = self.password.as_deref().filter(|it| !it.is_empty());
+        let password = self.access.password.as_deref().filter(|it| !it.is_empty());
         let hidden = password.map(|password| text.replace(password.as_str(), "***"));
         EngineError {
             kind: EngineError::of_reply(text).kind,
@@ -236,7 +253,7 @@ impl Redis {
     }
 
     fn no_redis(&self) -> EngineError {
-        let text = format!("{} does not speak as Redis does", self.address);
+        let text = format!("{} does not speak as Redis does", self.access.address);
         EngineError::new(ErrorKind::Denied, text)
     }
 }
@@ -270,7 +287,7 @@ impl Server for Redis {
             Err(_) => {
                 // What comes late would be taken for the replies to others.
                 self.give_up(live.id);
-                let text = format!("{} does not answer", self.address);
+                let text = format!("{} does not answer", self.access.address);
                 Err(EngineError::new(ErrorKind::Retry, text))
             }
         }

@@ -85,7 +85,7 @@ impl RiverEngine {
     /// Finds out where a stream goes on, on a connection of its own.
     async fn begin(&self, meta: &Meta) -> Result<Stream> {
         let mut opening = Opening::new(&meta.info, meta.generation).map_err(corrupt)?;
-        let redis = Redis::new(&self.config)?;
+        let redis = self.redis.another();
         let mut connection = None;
         for _ in 0..MOST_QUESTIONS {
             let (replies, id) = redis.run(connection, opening.question()).await?;
