@@ -24,6 +24,8 @@ struct Keeping {
     tap: Tap,
     /// When the oldest sample that waits was seen, in seconds since 1970.
     since: Option<f64>,
+    /// Bytes that were left to wait.
+    waited: usize,
     missed: u64,
     /// Whether a rule lets go of it.
     is_over: bool,
@@ -41,19 +43,22 @@ pub(in crate::shell) async fn collect(
     let mut all: HashMap<Uid, Vec<Keeping>> = HashMap::new();
     let mut offsets_at = 0.0;
     let mut is_ending = false;
-    let mut turn = TURN;
+    let (mut turn, mut looked_at) = (TURN, local_clock());
     while !is_ending {
         let next = select2(tokio::time::sleep(turn), history.stop.notified()).await;
         is_ending = matches!(next, Either::Second(()));
-        let (mut passed, mut over) = (0, Vec::new());
+        let (mut most_come, mut over) = (0, Vec::new());
         while let Ok(news) = news.try_recv() {
+            // How fast it is shows in a short turn.
+            most_come = CHUNK_BYTES;
             take(&history, &mut all, news);
         }
         let is_stopped = history.state().stopped.is_some();
         for keepings in all.values_mut() {
             for keeping in keepings.iter_mut() {
                 if !is_stopped {
-                    passed += keeping.pass_on(&history, &jobs, is_ending).await;
+                    let come = keeping.pass_on(&history, &jobs, is_ending).await;
+                    most_come = most_come.max(come);
                 }
             }
             keepings.retain(|keeping| {
@@ -67,13 +72,9 @@ pub(in crate::shell) async fn collect(
         }
         all.retain(|_, keepings| !keepings.is_empty());
         send_all(over, &jobs).await;
-        // Outlets let go what is not taken soon.
-        turn = if passed < MUCH_BYTES {
-            TURN
-        } else {
-            SHORT_TURN
-        };
         let now = local_clock();
+        turn = turn_after(most_come, now - looked_at);
+        looked_at = now;
         if now >= offsets_at {
             offsets_at = now + OFFSET_SECS;
             tell_offsets(&shared, &all, &jobs).await;
@@ -100,6 +101,7 @@ fn take(history: &History, all: &mut HashMap<Uid, Vec<Keeping>>, news: Kept) {
                 info: Arc::new(tap.info().clone()),
                 tap,
                 since: None,
+                waited: 0,
                 missed: 0,
                 is_over: false,
             });
@@ -115,13 +117,14 @@ fn take(history: &History, all: &mut HashMap<Uid, Vec<Keeping>>, news: Kept) {
 }
 
 impl Keeping {
-    /// Passes on what waits, if it is enough or has waited for long. Returns the number of bytes.
+    /// Passes on what waits, if it is enough or has waited for long. Returns the number of bytes that have come.
     async fn pass_on(&mut self, history: &History, jobs: &Sender<Job>, is_ending: bool) -> usize {
         let mut waiting = self.tap.waiting_bytes();
         // Of a stream that is faster than the disk the rest is for later, and others have their turn.
         let most = if is_ending { usize::MAX } else { waiting };
+        let come = waiting.saturating_sub(self.waited);
         if waiting == 0 {
-            self.since = None;
+            (self.since, self.waited) = (None, 0);
             return 0;
         }
         let now = unix_now();
@@ -154,8 +157,17 @@ impl Keeping {
             waiting = self.tap.waiting_bytes();
         }
         self.since = (waiting > 0).then_some(arrival);
-        passed
+        self.waited = waiting;
+        come
     }
+}
+
+/// Returns the time until the next look, if so many bytes of one stream came within so many seconds: outlets let go
+/// what is not taken soon, and among many streams each keeps little.
+fn turn_after(most_come: usize, secs: f64) -> Duration {
+    #[expect(clippy::cast_precision_loss, reason = "bytes of seconds")]
+    let secs = secs * (CHUNK_BYTES / 2) as f64 / most_come.max(1) as f64;
+    Duration::from_secs_f64(secs.clamp(SHORT_TURN.as_secs_f64(), TURN.as_secs_f64()))
 }
 
 /// Has the clocks of the sources written down, and goes on asking for them.
@@ -188,10 +200,9 @@ async fn send_all(all: Vec<Job>, jobs: &Sender<Job>) {
     }
 }
 
-/// Time between looks at what has come, and while there is much of it.
+/// Longest and shortest time between looks at what has come.
 const TURN: Duration = Duration::from_millis(200);
 const SHORT_TURN: Duration = Duration::from_millis(20);
-const MUCH_BYTES: usize = 512 << 10;
 
 /// Bytes of samples of a stream, or seconds of them, that make a chunk. Spec: relay §9.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -199,3 +210,20 @@ const CHUNK_SECS: f64 = 5.0;
 
 /// Time in seconds between measurements of a clock that are written down.
 const OFFSET_SECS: f64 = 5.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fast_stream_among_many_is_looked_at_often_enough() {
+        // 8 channels at 250 Hz, and 7.7 MB/s, of which an outlet among a thousand keeps 68 ms.
+        assert_eq!(turn_after(1_800, 0.2), TURN);
+        let fast = turn_after(1_540_000, 0.2);
+        assert_eq!(fast, SHORT_TURN);
+        assert_eq!(turn_after(154_000, fast.as_secs_f64()), SHORT_TURN);
+        let between = turn_after(64 << 10, 0.2).as_secs_f64();
+        assert!((0.09..0.11).contains(&between), "{between}");
+        assert_eq!(turn_after(0, 0.2), TURN);
+    }
+}
