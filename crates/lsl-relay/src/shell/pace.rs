@@ -90,10 +90,10 @@ pub(super) struct Gain {
 }
 
 impl Gain {
-    /// Begins with a stream of this nominal rate.
-    pub(super) fn of(rate: f64) -> Self {
+    /// Begins with a stream of this nominal rate, and so many bytes a sample.
+    pub(super) fn of(rate: f64, sample_bytes: f64) -> Self {
         Self {
-            is_hoped_for: rate > FAST_HZ,
+            is_hoped_for: rate > FAST_HZ && rate * sample_bytes < MUCH_PER_S,
             turns: 0,
             in_vain: 0,
         }
@@ -119,6 +119,9 @@ const SOME_TURNS: u32 = 64;
 
 /// Streams slower than this are read as they come: waking for them costs little.
 const FAST_HZ: f64 = 50.0;
+
+/// Bytes per second of a stream of which each turn, of 5 ms, would bring more than 64 KiB.
+const MUCH_PER_S: f64 = 13e6;
 
 /// Samples per second from which on streams are read together, and from which on less often.
 const SOME: f64 = 20_000.0;
@@ -152,7 +155,7 @@ mod tests {
     #[test]
     fn streams_that_bring_nothing_or_much_in_a_turn_have_none() {
         let after = |rate, every: u32| {
-            let mut gain = Gain::of(rate);
+            let mut gain = Gain::of(rate, 32.0);
             (0..SOME_TURNS).for_each(|turn| gain.note(!turn.is_multiple_of(every)));
             gain.is_hoped_for()
         };
@@ -160,5 +163,6 @@ mod tests {
             [after(250.0, 5), after(250.0, 3), after(50.0, 100)],
             [true, false, false]
         );
+        assert!(!Gain::of(32_000.0, 768.0).is_hoped_for());
     }
 }

@@ -94,7 +94,10 @@ async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<Infallible> 
             state.book.feed_up(uid, *way, now);
         }
     });
-    let mut gain = Gain::of(inlet.info().nominal_srate());
+    let info = inlet.info();
+    let value = u32::try_from(info.channel_format().value_size()).unwrap_or(u32::MAX);
+    let sample = f64::from(info.channel_count()) * f64::from(value);
+    let mut gain = Gain::of(info.nominal_srate(), sample);
     let mut run = Run::default();
     let mut received = 0;
     loop {

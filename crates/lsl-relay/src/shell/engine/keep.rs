@@ -48,6 +48,13 @@ impl Reading {
             Self::Over { .. } => std::future::pending().await,
         }
     }
+
+    fn waiting_bytes(&self) -> usize {
+        match self {
+            Self::Open(tap) => tap.waiting_bytes(),
+            Self::Over { .. } => 0,
+        }
+    }
 }
 
 impl Source for Reading {
@@ -128,7 +135,10 @@ pub(super) async fn keep<E: Engine>(
                         std::future::pending::<()>().await;
                     } else if lane.is_open() {
                         reading.ready().await;
-                        sleep(flush).await;
+                        // A timer of no time would wait for the next ms all the same.
+                        if !flush.is_zero() && reading.waiting_bytes() < ENOUGH_BYTES {
+                            sleep(flush).await;
+                        }
                     } else {
                         sleep(LAGGING).await;
                     }
@@ -190,6 +200,10 @@ fn tell(shared: &Shared, meta: &Meta, row: &Row, error: Option<&EngineError>) {
         audit::engine_denied(shared, &meta.info, &error.text);
     }
 }
+
+/// Bytes that are worth a write as they are: more would be gained of gathering them only where the engine is slow, and
+/// then they are gathered while it writes.
+const ENOUGH_BYTES: usize = 16 * 1024;
 
 /// Time in seconds for which an outlet that has ended is held, in case the engine loses what it had.
 const RETAINED_SECS: f64 = 60.0;
