@@ -9,7 +9,7 @@ use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::retention::Retain;
 use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_proto::value::PushElement;
-use lsl_proto::wire::sequence::{GapReason, Generation};
+use lsl_proto::wire::sequence::{GapReason, Generation, ReplayFrom};
 use lsl_secure::PublicKey;
 
 use crate::context::Context;
@@ -197,6 +197,19 @@ impl Outlet {
     #[doc(hidden)]
     pub fn generation(&self) -> Option<Generation> {
         self.shared.generation
+    }
+
+    /// Whether all that a reader who asks for this can have is retained, for `lsl-relay`: then nothing that is kept of
+    /// the stream elsewhere comes before it. Spec: relay §9.
+    #[doc(hidden)]
+    pub fn has_all(&self, from: &ReplayFrom) -> bool {
+        self.shared.has_all(from)
+    }
+
+    /// Returns the number that the next sample gets, for `lsl-relay`.
+    #[doc(hidden)]
+    pub fn live_edge(&self) -> u64 {
+        self.shared.live_edge()
     }
 
     /// Whether any inlet reads this stream now.

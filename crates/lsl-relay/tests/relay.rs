@@ -6,6 +6,8 @@ mod devices;
 mod faces;
 #[path = "relay/history.rs"]
 mod history;
+#[path = "relay/past.rs"]
+mod past;
 #[path = "relay/rights.rs"]
 mod rights;
 

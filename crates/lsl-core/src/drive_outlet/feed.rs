@@ -159,6 +159,31 @@ impl OutletShared {
         })
     }
 
+    /// Returns the number that the next sample gets.
+    pub(crate) fn live_edge(&self) -> u64 {
+        self.numbers.count()
+    }
+
+    /// Whether all that a reader who asks for this can have is retained: nothing that is kept elsewhere comes before it.
+    pub(crate) fn has_all(&self, from: &ReplayFrom) -> bool {
+        let Some(generation) = &self.generation else {
+            return true;
+        };
+        let fanout = self.fanout.lock();
+        let live = Live {
+            edge: self.numbers.count(),
+            generation,
+            nominal_srate: self.nominal_srate,
+        };
+        let now = clock_of_pushes();
+        let begin = fanout.first_of(from, live, now);
+        match *from {
+            ReplayFrom::At(position, _) if live.has(&position) => begin <= position.next,
+            ReplayFrom::Live | ReplayFrom::At(..) => true,
+            _ => begin > fanout.first_of(&ReplayFrom::Oldest, live, now),
+        }
+    }
+
     async fn serve(
         self: Arc<Self>,
         id: ConsumerId,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_core::relay::{
-    Duplex, Handler, Origin, Past, Peer, PortRequest, Refused, ReplayFrom, Served, StreamClock,
+    Duplex, Handler, Origin, Peer, PortRequest, Refused, ReplayFrom, Served, StreamClock,
 };
 use lsl_core::secure::Cause;
 use lsl_core::{Outlet, Position, StreamInfo, local_clock};
@@ -19,7 +19,7 @@ use crate::rules::{Reader, selects_for_peer};
 use crate::shell::limits::Who;
 use crate::shell::state::Shared;
 use crate::shell::totals::Why;
-use crate::shell::{audit, links, source, status, watch};
+use crate::shell::{audit, links, past, source, status, watch};
 
 /// The side of a relay that its peers see.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Handler for Desk {
         }
         // What was allowed may not be any more.
         self.admit(&uid, peer).ok_or(Refused::NotFound)?;
-        let past = self.past(&uid, &found, from).await;
+        let past = past::of(&self.0, &uid, &found, from).await;
         Ok(Served {
             outlet: found,
             past,
@@ -141,14 +141,6 @@ impl Handler for Desk {
 }
 
 impl Desk {
-    /// Returns what history has of a stream for a reader that asks for the past.
-    async fn past(&self, uid: &Uid, outlet: &Outlet, from: Option<ReplayFrom>) -> Option<Past> {
-        let from = from.filter(|from| *from != ReplayFrom::Live)?;
-        let generation = outlet.generation()?;
-        let history = self.0.history.as_ref()?;
-        history.past(uid, &generation, &from).await
-    }
-
     /// Returns a stream that only history has.
     async fn ended(
         &self,
@@ -171,7 +163,7 @@ impl Desk {
         let outlet = Arc::new(outlet.map_err(unusable)?);
         outlet.close();
         self.0.serve_over(Arc::clone(&outlet));
-        let past = self.past(uid, &outlet, from).await;
+        let past = past::of(&self.0, uid, &outlet, from).await;
         Ok(Served { outlet, past })
     }
 

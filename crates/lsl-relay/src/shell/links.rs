@@ -194,7 +194,7 @@ async fn run(
 ) {
     let tell = |news| match news {
         LinkNews::Opened { id, request } => {
-            let substream = link.opened(id);
+            let substream = link.opened(id, &request);
             if let Some(port) = shared.port() {
                 port.serve(substream, request, peer.clone());
             }

@@ -13,6 +13,7 @@ mod links;
 mod metrics;
 mod offers;
 mod pace;
+mod past;
 mod reload;
 mod rivers;
 mod source;

@@ -22,6 +22,7 @@ use crate::shell::limits::Limits;
 use crate::shell::links::{self, Connection};
 use crate::shell::offers::Change;
 use crate::shell::pace::Pace;
+use crate::shell::past::Feeds;
 use crate::shell::rivers::Rivers;
 use crate::shell::source::{self, Attempt};
 use crate::shell::tap::{Keeper, Keepers};
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     pub(super) substreams: AtomicU32,
     pub(super) totals: Totals,
     pub(super) history: Option<Arc<History>>,
+    /// Feeds of the past at other relays.
+    pub(super) past_feeds: Feeds,
     /// Outlets of streams that are over, and when they came here, for as long as they may have readers of the past.
     over: Mutex<Vec<(Arc<Outlet>, f64)>>,
     /// Set at the start, if there is one.
@@ -137,6 +140,7 @@ impl Shared {
             substreams: substreams.into(),
             totals: Totals::default(),
             history,
+            past_feeds: Feeds::default(),
             over: Mutex::default(),
             engine: OnceLock::new(),
             changed: Arc::clone(&changed),

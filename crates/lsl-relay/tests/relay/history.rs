@@ -15,14 +15,20 @@ use lsl_xdf::{LoadedStream, Values, load};
 use super::{SOON, context_with, own, relay, through, told, wait_for};
 
 /// A folder that goes with the test.
-struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let folder =
             std::env::temp_dir().join(format!("lsl-history-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         Self(folder)
+    }
+
+    /// What has a relay keep the past here.
+    pub(super) fn text(&self, more: &str) -> String {
+        let dir = self.0.display();
+        format!("[history]\ndir = \"{dir}\"\nmax_size = \"16MiB\"\nmin_free = \"1MiB\"\n{more}")
     }
 
     fn segments(&self) -> Vec<PathBuf> {
@@ -45,21 +51,18 @@ fn is_segment(path: &Path) -> bool {
 }
 
 /// A network whose relays keep little in memory.
-fn network() -> Context {
+pub(super) fn network() -> Context {
     context_with(&[("tuning.RetainTotalBytes", "1048576")])
 }
 
-fn keeping(context: &Context, folder: &Folder, more: &str) -> Relay {
-    let dir = folder.0.display();
-    let text =
-        format!("[history]\ndir = \"{dir}\"\nmax_size = \"16MiB\"\nmin_free = \"1MiB\"\n{more}");
-    relay(context, &text)
+pub(super) fn keeping(context: &Context, folder: &Folder, more: &str) -> Relay {
+    relay(context, &folder.text(more))
 }
 
 const CHANNELS: usize = 64;
 
 /// A stream of 1 kHz whose sample `n` has `n` in all channels.
-fn outlet(context: &Context, kind: &str) -> Outlet {
+pub(super) fn outlet(context: &Context, kind: &str) -> Outlet {
     outlet_at(context, kind, 1000.0)
 }
 
@@ -76,7 +79,7 @@ fn stamp(n: u64) -> f64 {
     (0..n % 25).fold(begin / 1000.0 + 5.0, |stamp, _| stamp + 1.0 / 1000.0)
 }
 
-fn push(outlet: &Outlet, numbers: std::ops::Range<u64>) {
+pub(super) fn push(outlet: &Outlet, numbers: std::ops::Range<u64>) {
     let mut chunk = Vec::new();
     for n in numbers {
         chunk.push(n);
@@ -99,13 +102,22 @@ fn push(outlet: &Outlet, numbers: std::ops::Range<u64>) {
     assert!(chunk.is_empty());
 }
 
-fn reader(context: &Context, relay: &Relay, document: &str) -> InletBuilder {
+pub(super) fn reader(context: &Context, relay: &Relay, document: &str) -> InletBuilder {
     let inlet = Inlet::builder(&through(relay, document)).context(context);
     inlet.recover(false).samples_first(true)
 }
 
+/// Waits until the relay reads what nobody reads, by a rule.
+pub(super) fn wait_for_reader(outlet: &Outlet) {
+    let until = local_clock() + SOON.as_secs_f64();
+    while !outlet.have_consumers() {
+        assert!(local_clock() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Pulls samples and compares them with what was pushed, bit by bit.
-fn expect(inlet: &Inlet, numbers: std::ops::Range<u64>) {
+pub(super) fn expect(inlet: &Inlet, numbers: std::ops::Range<u64>) {
     let mut sample = [0; CHANNELS];
     for n in numbers {
         let pulled = inlet.blocking().pull(&mut sample, SOON);
@@ -119,7 +131,7 @@ fn expect(inlet: &Inlet, numbers: std::ops::Range<u64>) {
     }
 }
 
-fn position(outlet: &Outlet, next: u64) -> Position {
+pub(super) fn position(outlet: &Outlet, next: u64) -> Position {
     let generation = Generation::parse(outlet.info().uid().as_bytes()).expect("a uid");
     Position { generation, next }
 }
@@ -165,12 +177,7 @@ fn who_comes_late_has_the_past_from_any_place_on() {
     let outlet = outlet(&context, "late");
     let relay = keeping(&context, &folder, "");
     let document = &wait_for(&relay, "late", 1)[0].1;
-    // What nobody reads is read by a rule.
-    let until = local_clock() + SOON.as_secs_f64();
-    while !outlet.have_consumers() {
-        assert!(local_clock() < until);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_reader(&outlet);
     push(&outlet, 0..20_000);
     assert!(folder.segments().len() > 2, "{:?}", folder.segments());
     let late = reader(&context, &relay, document).history(History::Oldest);

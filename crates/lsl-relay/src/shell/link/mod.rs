@@ -5,6 +5,7 @@
 
 mod directory;
 mod drive;
+mod feed;
 mod substream;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use crate::mux::{Code, Event, Gathered, Limits, Mux, OpenError, Read, Side};
 
 pub(super) use directory::{DirectoryNews, read_directory, read_document};
 pub(super) use drive::{LinkNews, drive};
+pub(super) use feed::PastFeed;
 
 use substream::LinkSubstream;
 
@@ -73,9 +75,28 @@ impl Link {
         }))
     }
 
-    /// Returns the handle of a substream that the peer opened; to be called once for each.
-    pub(super) fn opened(&self, id: u32) -> Arc<dyn Substream> {
-        Arc::new(LinkSubstream::new(self.clone(), id))
+    /// Returns the handle of a substream that the peer opened with this request; to be called once for each.
+    pub(super) fn opened(&self, id: u32, request: &[u8]) -> Arc<dyn Substream> {
+        let is_past = feed::is_for_past(request);
+        if is_past {
+            self.with(|state, _| state.mux.set_history(id, true));
+        }
+        Arc::new(LinkSubstream::new(self.clone(), id, is_past))
+    }
+
+    /// Opens a substream with a complete request for what is past: it gives way to what is live.
+    fn open_past(&self, request: &[u8]) -> io::Result<Arc<dyn Substream>> {
+        self.open_as(request, true)
+    }
+
+    fn open_as(&self, request: &[u8], is_past: bool) -> io::Result<Arc<dyn Substream>> {
+        let id = self.with(|state, _| {
+            let id = state.mux.open(request, is_past)?;
+            state.ends.insert(id, SubstreamEnd::default());
+            Ok(id)
+        });
+        let id = id.map_err(|error: OpenError| io::Error::other(error))?;
+        Ok(Arc::new(LinkSubstream::new(self.clone(), id, is_past)))
     }
 
     /// Sends BYE, and nothing else any more. Substreams fail.
@@ -153,13 +174,7 @@ impl Link {
 
 impl OpenSubstream for Link {
     fn open(&self, request: Vec<u8>) -> io::Result<Arc<dyn Substream>> {
-        let id = self.with(|state, _| {
-            let id = state.mux.open(&request, false)?;
-            state.ends.insert(id, SubstreamEnd::default());
-            Ok(id)
-        });
-        let id = id.map_err(|error: OpenError| io::Error::other(error))?;
-        Ok(Arc::new(LinkSubstream::new(self.clone(), id)))
+        self.open_as(&request, false)
     }
 }
 

@@ -15,11 +15,13 @@ use crate::mux::{Code, Read};
 pub(super) struct LinkSubstream {
     link: Link,
     id: u32,
+    /// Whether all of it gives way to what is live.
+    is_past: bool,
 }
 
 impl LinkSubstream {
-    pub(super) fn new(link: Link, id: u32) -> Self {
-        Self { link, id }
+    pub(super) fn new(link: Link, id: u32, is_past: bool) -> Self {
+        Self { link, id, is_past }
     }
 }
 
@@ -48,6 +50,7 @@ impl Substream for LinkSubstream {
     }
 
     fn set_history(&self, is_history: bool) {
+        let is_history = is_history || self.is_past;
         (self.link).with(|state, _| state.mux.set_history(self.id, is_history));
     }
 

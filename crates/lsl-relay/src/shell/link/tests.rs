@@ -36,7 +36,9 @@ fn end(side: Side, mut pipe: impl AsyncRead + AsyncWrite + Unpin + Send + 'stati
     let answered = Arc::clone(&pongs);
     let ended = tokio::spawn(async move {
         let told = |news| match news {
-            LinkNews::Opened { id, .. } => drop(tell.send(driven.opened(id))),
+            LinkNews::Opened { id, request } => {
+                drop(tell.send(driven.opened(id, &request)));
+            }
             LinkNews::Pong(_) => drop(answered.fetch_add(1, Ordering::Relaxed)),
             LinkNews::Closed { .. } => {}
         };

@@ -1,0 +1,93 @@
+//! The past of streams that another relay keeps, read through a link. Spec: relay §9.
+
+use lsl_core::{BufferLength, Context, History, Inlet};
+use lsl_relay::shell::Relay;
+
+use super::history::{
+    Folder, expect, keeping, network, outlet, position, push, reader, wait_for_reader,
+};
+use super::{SOON, linked, relay_at, wait_for};
+
+/// Two relays with a link, the first of which has the network and keeps the past; and a reader of the second.
+struct Site {
+    contexts: [Context; 2],
+    folder: Folder,
+    near: Relay,
+    far: Relay,
+}
+
+impl Site {
+    fn new(name: &str) -> Self {
+        let (contexts, folder) = ([network(), network()], Folder::new(name));
+        let near = keeping(&contexts[0], &folder, "");
+        let far = linked(&contexts[1], &near);
+        Self {
+            contexts,
+            folder,
+            near,
+            far,
+        }
+    }
+
+    fn reader(&self, document: &str, history: History) -> Inlet {
+        let inlet = reader(&self.contexts[1], &self.far, document).history(history);
+        inlet.create().expect("an inlet")
+    }
+}
+
+#[test]
+fn who_is_behind_a_link_has_the_past_that_the_other_relay_keeps() {
+    let site = Site::new("far");
+    let outlet = outlet(&site.contexts[0], "far");
+    let document = &wait_for(&site.far, "far", 1)[0].1;
+    wait_for_reader(&outlet);
+    push(&outlet, 0..15_000);
+    let live = site.reader(document, History::Oldest);
+    expect(&live, 0..15_000);
+    // Nothing of it stays: 1 MiB of 4 MB is retained.
+    for from in [0, 777, 7_500, 14_990] {
+        let inlet = reader(&site.contexts[1], &site.far, document);
+        let inlet = inlet.resume_at(position(&outlet, from));
+        let inlet = inlet.create().expect("an inlet");
+        expect(&inlet, from..(from + 3000).min(15_000));
+        let stats = inlet.stats();
+        assert_eq!((stats.lost_exact, stats.lost_unknown), (0, 0), "{from}");
+    }
+    expect(
+        &site.reader(document, History::Samples(12_000)),
+        3000..15_000,
+    );
+    // Who read the past reads on.
+    push(&outlet, 15_000..16_000);
+    expect(&live, 15_000..16_000);
+}
+
+#[test]
+fn a_link_that_breaks_costs_a_reader_of_the_past_nothing() {
+    let site = Site::new("broken");
+    let outlet = outlet(&site.contexts[0], "broken");
+    let document = &wait_for(&site.far, "broken", 1)[0].1;
+    wait_for_reader(&outlet);
+    // So that the past does not come with the stream.
+    let live = site.reader(document, History::Live);
+    live.blocking().open(SOON).expect("open");
+    push(&outlet, 0..15_000);
+    let inlet = reader(&site.contexts[1], &site.far, document).history(History::Oldest);
+    // So that little of it is on the way.
+    let inlet = inlet.buffer(BufferLength::Samples(500));
+    let inlet = inlet.create().expect("an inlet");
+    expect(&inlet, 0..100);
+    let Site {
+        contexts,
+        folder,
+        near,
+        far,
+    } = site;
+    let port = near.addresses()[0].port();
+    drop(near);
+    let near = relay_at(&contexts[0], port, &folder.text(""));
+    expect(&inlet, 100..15_000);
+    let stats = inlet.stats();
+    assert_eq!((stats.lost_exact, stats.lost_unknown), (0, 0));
+    drop((inlet, live, far, near));
+}
