@@ -73,7 +73,8 @@ impl Tap {
 
     /// Returns how many samples were let go before they were read.
     pub fn missed(&self) -> u64 {
-        self.missed
+        let trimmed = self.shared.fanout.lock().trimmed();
+        self.missed + trimmed.saturating_sub(self.next)
     }
 
     /// Returns the number at which the stream ends, once it has ended: all before it can be read at once, or is lost.
@@ -185,6 +186,20 @@ mod tests {
                 .iter()
                 .all(|it| it.0 == 1000 + u64::from(it.1.unsigned_abs()))
         );
+    }
+
+    #[test]
+    fn what_a_tap_did_not_read_before_it_was_let_go_is_missed() {
+        let outlet = outlet(1 << 20);
+        let mut tap = outlet.tap(0);
+        push(&outlet, 0..50);
+        outlet.close();
+        assert_eq!((tap.missed(), tap.waiting_bytes() > 0), (0, true));
+        outlet
+            .shared
+            .look_after_retention(lsl_platform::clock::local_clock() + 1e6);
+        assert_eq!(read(&mut tap), []);
+        assert_eq!((tap.missed(), tap.end()), (50, Some(1050)));
     }
 
     #[test]

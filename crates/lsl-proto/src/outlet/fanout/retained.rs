@@ -259,5 +259,7 @@ impl<T: Transmit> Fanout<T> {
         } else {
             log.release();
         }
+        // Without readers, and pushes, nobody else does.
+        self.trim(Self::RETAINED);
     }
 }
