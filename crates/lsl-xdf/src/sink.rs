@@ -46,8 +46,8 @@ pub trait Sink {
     fn close(&mut self, len: u64) -> io::Result<()>;
 }
 
-/// Sink into a file. Room is reserved in steps of 64 MiB where the file system can: a full disk is noticed
-/// before a chunk, not in its middle. A lock on the file, as [`claim`] takes it, ends when the sink is
+/// Sink into a file. Room is reserved in steps, of 64 MiB if nothing else is said, where the file system can: a full
+/// disk is noticed before a chunk, not in its middle. A lock on the file, as [`claim`] takes it, ends when the sink is
 /// closed.
 ///
 /// [`claim`]: crate::claim
@@ -57,9 +57,10 @@ pub struct FileSink {
     /// Length in bytes for which room is reserved.
     reserved: u64,
     can_reserve: bool,
+    step: u64,
 }
 
-/// Bytes of room reserved at once.
+/// Most bytes of room reserved at once.
 const RESERVE_STEP: u64 = 64 << 20;
 
 impl FileSink {
@@ -69,7 +70,15 @@ impl FileSink {
             file: Arc::new(file),
             reserved: 0,
             can_reserve: true,
+            step: RESERVE_STEP,
         }
+    }
+
+    /// Reserves room in steps of so many bytes, at most 64 MiB: for small files, and many.
+    #[must_use]
+    pub fn reserving(self, step: u64) -> Self {
+        let step = step.clamp(1, RESERVE_STEP);
+        Self { step, ..self }
     }
 
     /// Borrows the file of the sink.
@@ -94,7 +103,7 @@ impl Sink for FileSink {
         if !self.can_reserve || len <= self.reserved {
             return Ok(());
         }
-        let generous = len.next_multiple_of(RESERVE_STEP);
+        let generous = len.next_multiple_of(self.step);
         let done = match reserve(&self.file, self.reserved, generous) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 reserve(&self.file, self.reserved, len).map(|()| len)
@@ -157,5 +166,25 @@ impl<W: Write> Sink for PipeSink<W> {
 
     fn close(&mut self, _len: u64) -> io::Result<()> {
         self.0.flush()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn room_is_reserved_in_steps_of_the_size_that_is_asked_for() {
+        let path = std::env::temp_dir().join(format!("lsl-sink-{}", std::process::id()));
+        let file = File::create(&path).expect("a file");
+        std::fs::remove_file(&path).expect("removed");
+        let mut sink = FileSink::new(file).reserving(64 << 10);
+        for len in [1, 64 << 10, (64 << 10) + 1] {
+            sink.reserve(len).expect("room");
+            let bytes = sink.file().metadata().expect("a file").blocks() * 512;
+            assert!(bytes < 1 << 20, "{bytes}");
+        }
     }
 }
