@@ -13,9 +13,9 @@ pub fn check(input: &[u8]) {
     assert!(bytes.starts_with(&written) && written.len() == entries.len() * ENTRY_BYTES);
     check_order(&entries);
 
-    let whole = scan(bytes, 4).expect("memory does not fail");
+    let whole = scan(bytes, 4, |_| ()).expect("memory does not fail");
     assert_eq!(
-        scan(Pieces(bytes, length), 4).expect("nor do pieces"),
+        scan(Pieces(bytes, length), 4, |_| ()).expect("nor do pieces"),
         whole
     );
     check_order(&whole);

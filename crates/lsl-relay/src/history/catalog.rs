@@ -23,6 +23,8 @@ struct Known {
     info: Arc<StreamInfo>,
     /// Its newest numbering.
     numbering: Arc<Numbering>,
+    /// Number behind its last sample, kept or lost, as far as it is known.
+    end: u64,
 }
 
 /// A segment.
@@ -35,7 +37,7 @@ pub struct Segment {
     parts: HashMap<Arc<Numbering>, Part>,
     /// Entries of each stream, while the segment is written.
     open: Option<HashMap<u32, Vec<Entry>>>,
-    last_arrival: f64,
+    written: f64,
 }
 
 /// Samples of one numbering in a segment. Numbers may be missing in between.
@@ -80,33 +82,23 @@ impl Segment {
     pub fn open(name: SegmentName) -> Self {
         Self {
             open: Some(HashMap::new()),
-            ..Self::closed(name, 0)
+            ..Self::closed(name, 0, 0.0)
         }
     }
 
-    /// Creates a segment that was written.
-    pub fn closed(name: SegmentName, bytes: u64) -> Self {
+    /// Creates a segment that was written last at this time of a clock that nobody sets.
+    pub fn closed(name: SegmentName, bytes: u64, written: f64) -> Self {
         Self {
             name,
             bytes,
             parts: HashMap::new(),
             open: None,
-            last_arrival: f64::NEG_INFINITY,
+            written,
         }
     }
 
-    /// Whether samples of any numbering are known to be in it.
-    pub fn has_samples(&self) -> bool {
-        !self.parts.is_empty()
-    }
-
-    /// Notes that something in it came at this time, in seconds since 1970.
-    pub fn note(&mut self, arrival: f64) {
-        self.last_arrival = self.last_arrival.max(arrival);
-    }
-
     /// Adds samples of a numbering, behind all that were added of it.
-    pub fn add(&mut self, numbering: &Arc<Numbering>, entry: &Entry) {
+    fn add(&mut self, numbering: &Arc<Numbering>, entry: &Entry) {
         let part = Part {
             stream: entry.stream,
             first: entry.first,
@@ -116,7 +108,6 @@ impl Segment {
         let known = self.parts.entry(Arc::clone(numbering)).or_insert(part);
         known.end = entry.end();
         known.arrived.1 = entry.arrival;
-        self.note(entry.arrival);
         if let Some(open) = &mut self.open {
             open.entry(entry.stream).or_default().push(*entry);
         }
@@ -129,11 +120,39 @@ impl Catalog {
         self.segments.insert(segment.name.number, segment);
     }
 
-    /// Adds what is known of a stream whose newest numbering this is.
-    pub fn know(&mut self, numbering: &Arc<Numbering>, info: Arc<StreamInfo>) {
-        let numbering = Arc::clone(numbering);
-        let uid = Uid::clone(&numbering.uid);
-        self.streams.insert(uid, Known { info, numbering });
+    /// Adds samples of a numbering to a segment, behind all that were added of it. It is the newest of its stream.
+    pub fn add(
+        &mut self,
+        number: u64,
+        (numbering, info): (&Arc<Numbering>, &Arc<StreamInfo>),
+        entry: &Entry,
+    ) {
+        if let Some(segment) = self.segments.get_mut(&number) {
+            segment.add(numbering, entry);
+        }
+        match self.streams.get_mut(&numbering.uid) {
+            Some(known) if known.numbering == *numbering => known.end = known.end.max(entry.end()),
+            _ => {
+                let known = Known {
+                    info: Arc::clone(info),
+                    numbering: Arc::clone(numbering),
+                    end: entry.end(),
+                };
+                self.streams.insert(Uid::clone(&numbering.uid), known);
+            }
+        }
+    }
+
+    /// Notes that a numbering had samples up to a number. Returns whether some that are not kept come behind all that
+    /// are.
+    pub fn note_end(&mut self, numbering: &Numbering, end: u64) -> bool {
+        let known = self.streams.get_mut(&numbering.uid);
+        let Some(known) = known.filter(|known| *known.numbering == *numbering) else {
+            return false;
+        };
+        known.end = known.end.max(end);
+        let kept = self.range(numbering, true);
+        kept.is_some_and(|kept| kept.end < end)
     }
 
     /// Changes a segment.
@@ -141,10 +160,11 @@ impl Catalog {
         self.segments.get_mut(&number)
     }
 
-    /// Notes that a segment is written no more.
-    pub fn close(&mut self, number: u64) {
+    /// Notes that a segment is written no more, at this time of a clock that nobody sets.
+    pub fn close(&mut self, number: u64, now: f64) {
         if let Some(segment) = self.segments.get_mut(&number) {
             segment.open = None;
+            segment.written = now;
         }
     }
 
@@ -171,7 +191,7 @@ impl Catalog {
                 stored.push(Stored {
                     number: segment.name.number,
                     bytes: segment.bytes,
-                    last_arrival: segment.last_arrival,
+                    written: segment.written,
                 });
             }
         }
@@ -202,6 +222,11 @@ impl Catalog {
     pub fn newest(&self, uid: &str) -> Option<(&Arc<Numbering>, &Arc<StreamInfo>)> {
         let known = self.streams.get(uid)?;
         Some((&known.numbering, &known.info))
+    }
+
+    /// Returns the number behind the last sample of the newest numbering of a stream, kept or lost.
+    pub fn end(&self, uid: &str) -> Option<u64> {
+        self.streams.get(uid).map(|known| known.end)
     }
 
     /// Returns what is kept of a numbering; in encrypted segments only if those can be read.
@@ -316,17 +341,19 @@ mod tests {
     fn catalog() -> (Catalog, Arc<Numbering>) {
         let (mut catalog, a) = (Catalog::default(), numbering("a"));
         let info = StreamInfo::new("a", "", 1, 0.0, ChannelFormat::Int8, "a").expect("an info");
-        catalog.know(&a, Arc::new(info));
+        let stream = (&a, &Arc::new(info));
         for (number, first, arrival) in [(5, 0, 0.0), (7, 200, 200.0)] {
-            let mut segment = Segment::closed(name(number, number == 5), 50);
-            segment.add(&a, &entry(first, 60, arrival));
-            segment.add(&a, &entry(first + 60, 40, arrival + 60.0));
-            catalog.insert(segment);
+            catalog.insert(Segment::closed(
+                name(number, number == 5),
+                50,
+                arrival + 90.0,
+            ));
+            catalog.add(number, stream, &entry(first, 60, arrival));
+            catalog.add(number, stream, &entry(first + 60, 40, arrival + 60.0));
         }
-        let mut segment = Segment::open(name(8, false));
-        segment.add(&a, &entry(300, 20, 300.0));
-        segment.add(&a, &entry(400, 20, 400.0));
-        catalog.insert(segment);
+        catalog.insert(Segment::open(name(8, false)));
+        catalog.add(8, stream, &entry(300, 20, 300.0));
+        catalog.add(8, stream, &entry(400, 20, 400.0));
         (catalog, a)
     }
 
@@ -379,21 +406,33 @@ mod tests {
     fn streams_go_with_their_last_segment_and_the_open_one_is_told_apart() {
         let (mut catalog, a) = catalog();
         let (stored, _) = catalog.stored();
-        let numbers: Vec<_> = stored
-            .iter()
-            .map(|it| (it.number, it.last_arrival))
-            .collect();
-        assert_eq!(numbers, [(5, 60.0), (7, 260.0)]);
+        let numbers: Vec<_> = stored.iter().map(|it| (it.number, it.written)).collect();
+        assert_eq!(numbers, [(5, 90.0), (7, 290.0)]);
         for number in [5, 7] {
             assert!(catalog.remove(number).is_some() && catalog.newest("a").is_some());
         }
         assert_eq!(catalog.range(&a, true).map(|it| it.first), Some(300));
-        catalog.close(8);
+        catalog.close(8, 500.0);
         assert_eq!(
             catalog.find(&a, (0, 500), true).map(|it| it.entry),
             Some(None)
         );
         assert!(catalog.remove(8).is_some() && catalog.newest("a").is_none());
         assert!(catalog.is_empty());
+    }
+
+    #[test]
+    fn samples_that_were_lost_behind_all_that_are_kept_are_known() {
+        let (mut catalog, a) = catalog();
+        assert_eq!(catalog.end("a"), Some(420));
+        assert!(!catalog.note_end(&a, 420) && catalog.note_end(&a, 450));
+        assert_eq!(catalog.end("a"), Some(450));
+        assert_eq!(catalog.range(&a, true).map(|it| it.end), Some(420));
+        // It is of another stream, or none of this one's newest.
+        assert!(!catalog.note_end(&numbering("b"), 9) && catalog.end("b").is_none());
+        // They came after all.
+        let stream = (&a, &Arc::clone(&catalog.streams["a"].info));
+        catalog.add(8, stream, &entry(420, 60, 420.0));
+        assert_eq!(catalog.end("a"), Some(480));
     }
 }

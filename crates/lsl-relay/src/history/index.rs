@@ -8,7 +8,7 @@ use super::numbers::{is_sound, take};
 pub const ENTRY_BYTES: usize = 40;
 
 /// Samples of one chunk, and the place of the chunk that numbers them. One without samples is the header of the
-/// stream, which stands before all its samples.
+/// stream, which stands before all its samples; or, if it has a number, the end of samples that are not kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entry {
     /// Number of the stream in the segment.
@@ -27,6 +27,11 @@ impl Entry {
     /// Returns the number behind the last sample.
     pub fn end(&self) -> u64 {
         self.first + u64::from(self.count)
+    }
+
+    /// Whether it is the header of its stream.
+    pub fn is_header(&self) -> bool {
+        self.end() == 0
     }
 
     /// Returns the entry as a file has it.

@@ -30,8 +30,8 @@ pub struct Stored {
     pub number: u64,
     /// Bytes that it takes, with its index.
     pub bytes: u64,
-    /// Time of the last arrival in it, in seconds since 1970.
-    pub last_arrival: f64,
+    /// Time at which it was written last, in seconds of a clock that nobody sets.
+    pub written: f64,
 }
 
 /// What is to be done for the limits.
@@ -44,7 +44,8 @@ pub struct Plan {
 }
 
 /// Says which of the closed segments go, oldest first in `stored`. `open_bytes` is the size of the open one, which
-/// never goes; `free_bytes` is unknown on some systems.
+/// never goes; `free_bytes` is unknown on some systems. `now` is of the clock that `stored` has: one that people and
+/// servers set would make all segments old at once.
 pub fn plan(
     stored: &[Stored],
     open_bytes: u64,
@@ -58,7 +59,7 @@ pub fn plan(
     let mut free = free_bytes.unwrap_or(u64::MAX);
     let mut remove = Vec::new();
     for segment in stored {
-        let is_old = now - segment.last_arrival > limits.max_age_secs;
+        let is_old = now - segment.written > limits.max_age_secs;
         if !is_old && total <= limits.max_bytes && free >= limits.min_free_bytes {
             break;
         }
@@ -94,7 +95,7 @@ mod tests {
         let segment = |number| Stored {
             number,
             bytes: 200,
-            last_arrival: f64::from(u32::try_from(number).expect("small")) * 10.0,
+            written: f64::from(u32::try_from(number).expect("small")) * 10.0,
         };
         (1..=4).map(segment).collect()
     }

@@ -3,48 +3,72 @@
 use std::io::{self, ErrorKind, Read};
 
 use lsl_xdf::chunk::{Head, NUMBERS_TAG, Parsed, Tag, read_head, read_varlen};
+use lsl_xdf::decode::MAX_WHOLE_BYTES;
 
 use super::index::Entry;
 use super::numbers::{NUMBERS_BYTES, Numbers};
 
 /// Returns the entries of the chunks that `input` gives, which begins with a chunk at `offset`; up to the first that
-/// is cut off or none. Memory does not depend on what lengths claim.
+/// is cut off or none. Samples that were numbered and are not there, or not all of them, are told by an entry of an
+/// end. `header` is told the content of each header, of one that is too long its beginning. Memory does not depend on what lengths claim.
 ///
 /// # Errors
 /// Those of the input, but not its end.
-pub fn scan(mut input: impl Read, offset: u64) -> io::Result<Vec<Entry>> {
+pub fn scan(
+    mut input: impl Read,
+    offset: u64,
+    mut header: impl FnMut(&[u8]),
+) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     let mut at = offset;
     let mut numbers: Option<(u64, Numbers)> = None;
     loop {
-        match chunk(&mut input, at, &mut numbers) {
-            Ok(Some((len, entry))) => {
-                entries.extend(entry);
+        match chunk(&mut input, at, &mut numbers, &mut header) {
+            Ok(Some((len, found))) => {
+                entries.extend(found.into_iter().flatten());
                 at += len;
             }
-            Ok(None) => return Ok(entries),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(entries),
-            Err(error) => return Err(error),
+            Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(error),
+            Ok(None) | Err(_) => {
+                entries.extend(numbers.and_then(end));
+                return Ok(entries);
+            }
         }
     }
 }
 
-/// Reads one chunk at `at`. Returns its length and the entry that it completes; `None` if it is no chunk.
+/// Returns the entry of numbers whose samples are not there.
+fn end((offset, numbers): (u64, Numbers)) -> Option<Entry> {
+    let entry = Entry {
+        stream: numbers.stream,
+        count: 0,
+        first: numbers.first + u64::from(numbers.count),
+        offset,
+        arrival: numbers.arrival,
+    };
+    (!entry.is_header()).then_some(entry)
+}
+
+/// Reads one chunk at `at`. Returns its length, and the entries that it completes; `None` if it is no chunk.
 fn chunk(
     input: &mut impl Read,
     at: u64,
     numbers: &mut Option<(u64, Numbers)>,
-) -> io::Result<Option<(u64, Option<Entry>)>> {
+    header: &mut impl FnMut(&[u8]),
+) -> io::Result<Option<(u64, [Option<Entry>; 2])>> {
     let Some((head, len)) = head(input)? else {
         return Ok(None);
     };
     let mut content = input.take(head.content_len);
-    let mut entry = None;
+    let (mut lost, mut entry) = (numbers.and_then(end), None);
+    let (mut next, mut text) = (None, Vec::new());
     match head.tag {
         Tag::StreamHeader => {
-            let stream = stream(&mut content)?;
+            let fits = head.content_len <= MAX_WHOLE_BYTES as u64;
+            let most = if fits { head.content_len } else { 4 };
+            content.by_ref().take(most).read_to_end(&mut text)?;
             entry = Some(Entry {
-                stream,
+                stream: stream(&mut &text[..])?,
                 count: 0,
                 first: 0,
                 offset: at,
@@ -54,20 +78,24 @@ fn chunk(
         Tag::Other(NUMBERS_TAG) if head.content_len == NUMBERS_BYTES as u64 => {
             let mut bytes = [0; NUMBERS_BYTES];
             content.read_exact(&mut bytes)?;
-            *numbers = Numbers::parse(&bytes).map(|it| (at, it));
+            next = Numbers::parse(&bytes).map(|it| (at, it));
         }
         Tag::Samples => {
             let stream = stream(&mut content)?;
             let samples = varlen(&mut content)?;
             // A repair may have left fewer than were written.
-            let is_its = |(_, it): &(u64, Numbers)| it.stream == stream;
-            entry = numbers.take().filter(is_its).map(|(offset, it)| Entry {
-                stream,
-                count: it.count.min(u32::try_from(samples).unwrap_or(u32::MAX)),
-                first: it.first,
-                offset,
-                arrival: it.arrival,
-            });
+            let count = |it: &Numbers| it.count.min(u32::try_from(samples).unwrap_or(u32::MAX));
+            let is_its = |(_, it): &(u64, Numbers)| it.stream == stream && count(it) > 0;
+            if let Some((offset, it)) = numbers.filter(is_its) {
+                lost = None;
+                entry = Some(Entry {
+                    stream,
+                    count: count(&it),
+                    first: it.first,
+                    offset,
+                    arrival: it.arrival,
+                });
+            }
         }
         _ => {}
     }
@@ -75,7 +103,11 @@ fn chunk(
     if io::copy(&mut content, &mut io::sink())? < left {
         return Err(ErrorKind::UnexpectedEof.into());
     }
-    Ok(Some((len + head.content_len, entry)))
+    *numbers = next;
+    if head.tag == Tag::StreamHeader {
+        header(&text);
+    }
+    Ok(Some((len + head.content_len, [lost, entry])))
 }
 
 /// Reads the whole chunk that `input` gives next: its kind and its content of at most `most` bytes. `None` for no
@@ -189,10 +221,10 @@ mod tests {
     #[test]
     fn what_was_written_is_found_from_any_chunk_on() {
         let (file, entries) = segment();
-        assert_eq!(scan(&file[4..], 4).expect("no error"), entries);
+        assert_eq!(scan(&file[4..], 4, |_| ()).expect("no error"), entries);
         for (n, entry) in entries.iter().enumerate() {
             let from = usize::try_from(entry.offset).expect("small");
-            let found = scan(&file[from..], entry.offset).expect("no error");
+            let found = scan(&file[from..], entry.offset, |_| ()).expect("no error");
             assert_eq!(found, entries[n..], "{n}");
         }
     }
@@ -215,7 +247,7 @@ mod tests {
         let chunk = (NUMBERS_TAG, &*numbers.to_bytes());
         let written = recording.samples_behind(chunk, stream, &stamps, &values, 0.0);
         let file = recording.into_sink().0;
-        let found = scan(&file[4..], 4).expect("no error");
+        let found = scan(&file[4..], 4, |_| ()).expect("no error");
         let expected = Entry {
             stream,
             count: 32_000,
@@ -230,14 +262,41 @@ mod tests {
     fn a_cut_costs_the_chunk_that_is_cut() {
         let (file, entries) = segment();
         for cut in 4..file.len() {
-            let found = scan(&file[4..cut], 4).expect("no error");
+            let mut found = scan(&file[4..cut], 4, |_| ()).expect("no error");
+            // What was numbered before the cut is known to be lost.
+            let end = found.pop_if(|it| it.count == 0 && !it.is_header());
             assert_eq!(found, entries[..found.len()], "{cut}");
             let is_there = |it: &&Entry| it.offset < cut as u64;
-            assert!(
-                entries.iter().filter(is_there).count() - found.len() <= 1,
-                "{cut}"
-            );
+            let missing = &entries[found.len()..entries.iter().filter(is_there).count()];
+            assert!(missing.len() <= 1, "{cut}");
+            if let Some(end) = end {
+                let numbered = missing.iter().map(|it| (it.offset, it.stream, it.end()));
+                assert!(numbered.eq([(end.offset, end.stream, end.first)]), "{cut}");
+            }
+            let behind = entries
+                .iter()
+                .map(|it| it.offset + 4 + NUMBERS_BYTES as u64);
+            let is_numbered = behind.skip(2).any(|it| it == cut as u64);
+            assert!(end.is_some() || !is_numbered, "{cut}");
         }
+    }
+
+    #[test]
+    fn numbers_without_samples_tell_of_an_end() {
+        let (file, entries) = segment();
+        let last = entries.last().expect("some");
+        let at = usize::try_from(last.offset).expect("small");
+        let numbers = &file[at..at + 4 + NUMBERS_BYTES];
+        let (middle, end) = (
+            [numbers, &file[at..]].concat(),
+            [numbers, &file[4..]].concat(),
+        );
+        let found = scan(&middle[..], last.offset, |_| ()).expect("no error");
+        assert_eq!((found[0].count, found[0].first), (0, last.end()));
+        assert_eq!((found[1].count, found.len()), (last.count, 2));
+        let found = scan(&end[..], 4, |_| ()).expect("no error");
+        assert_eq!(found[0].first, last.end());
+        assert!(found[1].is_header());
     }
 
     #[test]
@@ -251,7 +310,7 @@ mod tests {
         let count = samples + found.expect("a tag") + 7;
         assert_eq!(file[count], 20);
         file[count] = 5;
-        let found = scan(&file[at..], last.offset).expect("no error");
+        let found = scan(&file[at..], last.offset, |_| ()).expect("no error");
         assert_eq!(found[0].count, 5);
     }
 }

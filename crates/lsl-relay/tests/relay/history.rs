@@ -342,7 +342,7 @@ fn encrypted_segments_are_served_to_who_has_the_key_and_written_without() {
     let relay = keeping(&context, &folder, &identity);
     let document = &wait_for(&relay, "locked", 1)[0].1;
     push(&outlet, 0..8000);
-    wait_until_kept(&relay, "locked", 8000);
+    // The last that memory let go waits to be encrypted.
     let inlet = reader(&context, &relay, document).history(History::Oldest);
     expect(&inlet.create().expect("an inlet"), 0..8000);
     drop(relay);

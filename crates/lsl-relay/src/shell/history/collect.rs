@@ -61,11 +61,15 @@ pub(in crate::shell) async fn collect(
                     most_come = most_come.max(come);
                 }
             }
-            keepings.retain(|keeping| {
+            keepings.retain_mut(|keeping| {
                 let is_over = keeping.is_over || keeping.tap.end().is_some();
                 let goes = is_over && keeping.tap.waiting_bytes() == 0;
                 if goes {
-                    over.push(Job::Over(Arc::clone(&keeping.numbering)));
+                    keeping.count_missed(&history);
+                    over.push(Job::Over {
+                        numbering: Arc::clone(&keeping.numbering),
+                        end: keeping.tap.end(),
+                    });
                 }
                 !goes
             });
@@ -93,9 +97,9 @@ fn take(history: &History, all: &mut HashMap<Uid, Vec<Keeping>>, news: Kept) {
                 return;
             };
             let numbering = Arc::new(Numbering::new(Uid::clone(&uid), &generation));
-            *(history.state().live)
-                .entry(Arc::clone(&numbering))
-                .or_default() += 1;
+            history
+                .state()
+                .change_live(&numbering, |live| live.outlets += 1);
             all.entry(uid).or_default().push(Keeping {
                 numbering,
                 info: Arc::new(tap.info().clone()),
@@ -138,15 +142,13 @@ impl Keeping {
                 break;
             };
             let mut frames = Frames::default();
+            history.expect(&self.numbering);
             if !self.tap.read(CHUNK_BYTES, &mut frames) {
+                history.settle(&self.numbering);
                 break;
             }
             passed += frames.bytes.len();
-            let missed = self.tap.missed();
-            history
-                .dropped
-                .fetch_add(missed - self.missed, Ordering::Relaxed);
-            self.missed = missed;
+            self.count_missed(history);
             place.send(Job::Samples(Samples {
                 numbering: Arc::clone(&self.numbering),
                 info: Arc::clone(&self.info),
@@ -159,6 +161,13 @@ impl Keeping {
         self.since = (waiting > 0).then_some(arrival);
         self.waited = waiting;
         come
+    }
+
+    fn count_missed(&mut self, history: &History) {
+        let missed = self.tap.missed();
+        let more = missed.saturating_sub(self.missed);
+        history.dropped.fetch_add(more, Ordering::Relaxed);
+        self.missed = missed;
     }
 }
 

@@ -7,15 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use lsl_core::local_clock;
 use lsl_proto::StreamInfo;
 use lsl_xdf::at_rest::{Decrypting, Ending, Identities};
 use lsl_xdf::chunk::{MAGIC, Tag};
 use lsl_xdf::decode::MAX_WHOLE_BYTES;
 use lsl_xdf::{journal_path, repair};
 
+use super::unix_now;
 use crate::history::{
-    Catalog, ENTRY_BYTES, Entry, GENERATION_ELEMENT, Numbering, Segment, SegmentName, parse_index,
-    read_chunk, scan,
+    Catalog, Entry, GENERATION_ELEMENT, Numbering, Segment, SegmentName, parse_index, read_chunk,
+    scan,
 };
 
 /// Makes the folder, and keeps other programs out of it for as long as the file is held.
@@ -52,26 +54,46 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
             remove(&[&index, &journal_path(&path), &path]);
             continue;
         }
-        let length = |path: &Path| fs::metadata(path).map_or(0, |it| it.len());
-        let mut segment = Segment::closed(name.clone(), length(&path) + length(&index));
-        let filled = fill(&mut segment, (&path, &index), identities, &mut catalog);
-        if let Err(error) = filled {
-            // Without a key all are, and status says so.
+        let input = prepare(&name, &path, identities);
+        let content = input.and_then(|input| content(input, (&path, &index)));
+        let content = content.inspect_err(|error| {
+            // Without a key none can be, and status says so.
             if !name.is_locked || identities.is_some() {
                 tracing::warn!("segment {name} of the history is not served: {error}");
             }
+        });
+        let content = content.unwrap_or_default();
+        let arrivals = content.entries.iter().filter(|it| !it.is_header());
+        let written = written(arrivals.map(|it| it.arrival).reduce(f64::max), &path);
+        let bytes = length(&path) + length(&index);
+        catalog.insert(Segment::closed(name.clone(), bytes, written));
+        let mut streams = HashMap::new();
+        let mut headers = content.headers.into_iter();
+        for entry in &content.entries {
+            if entry.is_header() {
+                streams.insert(entry.stream, headers.next().flatten());
+            } else if let Some(Some((numbering, info))) = streams.get(&entry.stream) {
+                if entry.count > 0 {
+                    catalog.add(name.number, (numbering, info), entry);
+                } else {
+                    catalog.note_end(numbering, entry.end());
+                }
+            }
         }
-        if !segment.has_samples() {
-            // It goes in its turn.
-            let written = fs::metadata(&path).and_then(|it| it.modified());
-            let since_1970 = written
-                .ok()
-                .and_then(|it| it.duration_since(UNIX_EPOCH).ok());
-            segment.note(since_1970.unwrap_or_default().as_secs_f64());
-        }
-        catalog.insert(segment);
     }
     Ok(catalog)
+}
+
+/// Returns when a segment was written last, in the clock that is not set. Once, so that later steps of the other one
+/// make nothing older; what comes from its future is new.
+fn written(arrival: Option<f64>, path: &Path) -> f64 {
+    let modified = || {
+        let modified = fs::metadata(path).and_then(|it| it.modified()).ok()?;
+        let since_1970 = modified.duration_since(UNIX_EPOCH).ok()?;
+        Some(since_1970.as_secs_f64())
+    };
+    let age = arrival.or_else(modified).map_or(0.0, |at| unix_now() - at);
+    local_clock() - age.max(0.0)
 }
 
 /// Removes files, of which some may not be there.
@@ -86,76 +108,107 @@ pub(super) fn remove(files: &[&Path]) {
     }
 }
 
-/// Fills in what is in a segment.
-fn fill(
-    segment: &mut Segment,
-    (path, index_path): (&Path, &Path),
+/// What is in a segment.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) entries: Vec<Entry>,
+    /// What each header among them says; `None` for one that is none of ours.
+    headers: Vec<Option<Stream>>,
+}
+
+type Stream = (Arc<Numbering>, Arc<StreamInfo>);
+
+/// Opens a segment, which is repaired if a crash cut it off.
+fn prepare(
+    name: &SegmentName,
+    path: &Path,
     identities: Option<&Arc<Identities>>,
-    catalog: &mut Catalog,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let name = segment.name.clone();
+) -> io::Result<Input> {
     if !name.is_locked && journal_path(path).exists() {
-        let found = repair::repair_in_place(path)?;
+        let found = repair::repair_in_place(path).map_err(io::Error::other)?;
         let lost = found.dropped_bytes;
         tracing::info!(
             "segment {name} of the history was cut off and is repaired: {lost} bytes lost"
         );
     }
-    let mut input = Input::open(path, name.is_locked, identities)?;
-    let mut numberings: HashMap<u32, Arc<Numbering>> = HashMap::new();
-    for entry in &index(index_path, &mut input)? {
-        if entry.count == 0 {
-            if let Some((numbering, info)) = header(&mut input, entry)? {
-                let numbering = Arc::new(numbering);
-                catalog.know(&numbering, Arc::new(info));
-                numberings.insert(entry.stream, numbering);
-            }
-        } else if let Some(numbering) = numberings.get(&entry.stream) {
-            segment.add(numbering, entry);
-        }
-    }
-    Ok(())
+    Input::open(path, name.is_locked, identities)
 }
 
-/// Returns the entries of a segment: those of its index, if that fits, else what is found.
-fn index(path: &Path, input: &mut Input) -> io::Result<Vec<Entry>> {
-    if fs::symlink_metadata(path).is_ok_and(|it| !it.is_file()) {
-        fs::remove_file(path)?;
+/// Reads what is in a segment: what its index says, if that fits, else what is found.
+pub(super) fn content(mut input: Input, (path, index_path): (&Path, &Path)) -> io::Result<Content> {
+    if fs::symlink_metadata(index_path).is_ok_and(|it| !it.is_file()) {
+        fs::remove_file(index_path)?;
     }
-    let bytes = match fs::read(path) {
+    let bytes = match read_index(path, index_path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read?,
     };
-    let mut entries = parse_index(&bytes);
-    let known = entries.len();
-    if let Some(last) = entries.pop() {
-        input.seek(last.offset)?;
-        let found = scan(&mut *input, last.offset)?;
-        if found.first() == Some(&last) {
-            entries.extend(found);
-        } else {
-            entries.clear();
-        }
-    }
-    if entries.is_empty() {
+    let indexed = indexed(&mut input, parse_index(&bytes));
+    let content = if let Ok(Some(content)) = indexed {
+        content
+    } else {
+        // It may lead behind the end of the segment.
         input.seek(MAGIC.len() as u64)?;
-        entries = scan(&mut *input, MAGIC.len() as u64)?;
+        Content::default().found(&mut input, MAGIC.len() as u64)?
+    };
+    let written: Vec<u8> = content.entries.iter().flat_map(Entry::to_bytes).collect();
+    if written != bytes {
+        fs::write(index_path, written)?;
     }
-    if entries.len() != known || bytes.len() != known * ENTRY_BYTES {
-        let bytes: Vec<u8> = entries.iter().flat_map(Entry::to_bytes).collect();
-        fs::write(path, bytes)?;
-    }
-    Ok(entries)
+    Ok(content)
 }
 
-/// Reads the header of a stream. `None` if that is none of ours.
-fn header(input: &mut Input, entry: &Entry) -> io::Result<Option<(Numbering, StreamInfo)>> {
-    input.seek(entry.offset)?;
-    let Some((Tag::StreamHeader, content)) = read_chunk(input, MAX_WHOLE_BYTES as u64)? else {
+/// Reads the index of a segment, as far as it can be one: all that it names takes more room there.
+pub(super) fn read_index(path: &Path, index_path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let index = File::open(index_path)?;
+    index.take(length(path)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |it| it.len())
+}
+
+/// Reads what an index says of a segment, and what comes behind that; from its beginning to its end, as what is
+/// encrypted is. `None` if it does not fit.
+fn indexed(input: &mut Input, mut entries: Vec<Entry>) -> io::Result<Option<Content>> {
+    let Some(last) = entries.pop() else {
         return Ok(None);
     };
-    let xml = content.get(4..).unwrap_or_default();
-    Ok(StreamInfo::from_xml(xml).ok().and_then(numbering_of))
+    let mut content = Content::default();
+    for entry in entries {
+        if entry.is_header() {
+            input.seek(entry.offset)?;
+            let Some((Tag::StreamHeader, header)) = read_chunk(input, MAX_WHOLE_BYTES as u64)?
+            else {
+                return Ok(None);
+            };
+            content.headers.push(stream_of(&header));
+        }
+        content.entries.push(entry);
+    }
+    input.seek(last.offset)?;
+    let begin = content.entries.len();
+    let content = content.found(input, last.offset)?;
+    Ok((content.entries.get(begin) == Some(&last)).then_some(content))
+}
+
+impl Content {
+    /// Adds what the rest of a segment has, from the chunk at this offset on.
+    fn found(mut self, input: &mut Input, offset: u64) -> io::Result<Self> {
+        let headers = &mut self.headers;
+        let found = scan(input, offset, |header| headers.push(stream_of(header)))?;
+        self.entries.extend(found);
+        Ok(self)
+    }
+}
+
+/// Returns the stream of a header. `None` if that is none of ours.
+fn stream_of(header: &[u8]) -> Option<Stream> {
+    let xml = header.get(4..)?;
+    let (numbering, info) = numbering_of(StreamInfo::from_xml(xml).ok()?)?;
+    Some((Arc::new(numbering), Arc::new(info)))
 }
 
 /// Takes the name of the numbering out of the description of a stream.

@@ -45,6 +45,8 @@ pub(super) struct History {
     state: Mutex<State>,
     /// Of those that read at the same time.
     places: Arc<Semaphore>,
+    /// Told when something was written, or will not be.
+    written: Notify,
     /// Samples that were not written.
     dropped: AtomicU64,
     /// Told to end: once all that is there was written.
@@ -58,20 +60,27 @@ pub(super) struct History {
 #[derive(Debug, Default)]
 struct State {
     catalog: Catalog,
-    /// Numberings of which more may come, and from how many outlets.
-    live: HashMap<Arc<Numbering>, usize>,
+    /// Numberings of which more may come.
+    live: HashMap<Arc<Numbering>, Live>,
     /// Reason for which nothing is written at present.
     stopped: Option<String>,
 }
 
+/// Where more of a numbering comes from.
+#[derive(Debug, Default)]
+struct Live {
+    outlets: usize,
+    /// Chunks between their outlet and a place where they can be read.
+    queued: usize,
+}
+
 impl State {
-    /// Notes that an outlet has no more of a numbering.
-    fn leave(&mut self, numbering: &Numbering) {
-        if let Some(outlets) = self.live.get_mut(numbering) {
-            *outlets -= 1;
-            if *outlets == 0 {
-                self.live.remove(numbering);
-            }
+    /// Changes where more of a numbering comes from.
+    fn change_live(&mut self, numbering: &Arc<Numbering>, change: impl FnOnce(&mut Live)) {
+        let live = self.live.entry(Arc::clone(numbering)).or_default();
+        change(live);
+        if live.outlets == 0 && live.queued == 0 {
+            self.live.remove(numbering);
         }
     }
 }
@@ -127,6 +136,7 @@ impl History {
                 ..State::default()
             }),
             places: Arc::new(Semaphore::new(READERS)),
+            written: Notify::new(),
             dropped: AtomicU64::new(0),
             stop: Notify::new(),
             jobs: Mutex::new(Some(jobs)),
@@ -155,8 +165,37 @@ impl History {
         self.identities.is_some()
     }
 
+    fn is_write_only(&self) -> bool {
+        self.recipients.is_some() && !self.reads_locked()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         lock_of(&self.state)
+    }
+
+    /// Notes that a chunk is about to be taken from its outlet, which may let go of it then.
+    fn expect(&self, numbering: &Arc<Numbering>) {
+        self.state().change_live(numbering, |live| live.queued += 1);
+    }
+
+    /// Notes that such a chunk can be read, or is lost.
+    fn settle(&self, numbering: &Arc<Numbering>) {
+        let settle = |live: &mut Live| live.queued = live.queued.saturating_sub(1);
+        self.state().change_live(numbering, settle);
+        self.written.notify_waiters();
+    }
+
+    /// Counts samples of such a chunk that are lost.
+    fn lose(&self, numbering: &Arc<Numbering>, samples: u64) {
+        self.dropped.fetch_add(samples, Ordering::Relaxed);
+        self.settle(numbering);
+    }
+
+    /// Returns the number from which on samples are still on their way to the disk, if any are.
+    fn queued_from(&self, numbering: &Numbering) -> Option<u64> {
+        let state = self.state();
+        state.live.get(numbering).filter(|live| live.queued > 0)?;
+        Some(state.catalog.range(numbering, true).map_or(0, |it| it.end))
     }
 
     /// Returns the samples that came before those that an outlet retains, for a reader of this numbering.
@@ -167,7 +206,14 @@ impl History {
         from: &ReplayFrom,
     ) -> Option<Past> {
         let numbering = Numbering::new(Uid::clone(uid), generation);
-        let range = self.range(&numbering)?;
+        let range = loop {
+            let written = self.written.notified();
+            let is_queued = self.queued_from(&numbering) == Some(0) && !self.is_write_only();
+            match self.range(&numbering) {
+                None if is_queued => written.await,
+                range => break range?,
+            }
+        };
         let since = match *from {
             #[expect(clippy::cast_precision_loss, reason = "nobody asks for centuries")]
             ReplayFrom::LastMillis(millis) => {
@@ -215,7 +261,8 @@ impl History {
         let range = state.catalog.range(numbering, self.reads_locked())?;
         let end = Position {
             generation: numbering.generation()?,
-            next: range.end,
+            // What was lost behind the last that is kept is told, too.
+            next: state.catalog.end(uid)?,
         };
         (!state.live.contains_key(numbering)).then(|| EndedStream {
             info: Arc::clone(info),
@@ -244,7 +291,7 @@ impl History {
             "bytes": bytes,
             "dropped": self.dropped.load(Ordering::Relaxed),
             "stopped": state.stopped,
-            "write_only": self.recipients.is_some() && self.identities.is_none(),
+            "write_only": self.is_write_only(),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Reads the past from segments, on threads that may wait for the disk. Spec: relay §9.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::sync::Arc;
 
 use lsl_core::relay::{FrameCodec, Frames, ReadPast, ReadingPast};
@@ -10,7 +10,7 @@ use lsl_xdf::{Decoder, StreamHeader};
 use tokio::task::spawn_blocking;
 
 use super::History;
-use super::folder::Input;
+use super::folder::{Input, read_index};
 use crate::history::{
     Entry, Found, Numbering, Numbers, SegmentName, first_behind, last_arrived, parse_index,
     read_chunk,
@@ -46,38 +46,58 @@ impl PastReader {
     }
 }
 
+impl PastReader {
+    /// Reads what is on the disk. Also returns the number up to which nothing there can be read.
+    async fn read_next(&mut self, mut from: u64, until: u64) -> Result<(Option<Frames>, u64)> {
+        // Not for longer: a peer that takes little would keep others waiting, who get nothing live meanwhile.
+        let places = Arc::clone(&self.history.places);
+        let place = places.acquire_owned().await;
+        let (history, numbering) = (Arc::clone(&self.history), self.numbering.clone());
+        let mut cursor = self.cursor.take();
+        let reading = spawn_blocking(move || {
+            let frames = read(&history, &numbering, &mut cursor, &mut from, until);
+            // Here: a reader that leaves does not end what waits for the disk.
+            drop(place);
+            (frames, from, cursor)
+        });
+        let ended = |_| Error::Argument("the reader of the history was ended".into());
+        let (frames, from, cursor) = reading.await.map_err(ended)?;
+        self.cursor = cursor;
+        Ok((frames, from))
+    }
+}
+
 impl ReadPast for PastReader {
     fn read(&mut self, from: u64, until: u64) -> ReadingPast<'_> {
         Box::pin(async move {
-            // Not for longer: a peer that takes little would keep others waiting, who get nothing live meanwhile.
-            let places = Arc::clone(&self.history.places);
-            let place = places.acquire_owned().await;
-            let (history, numbering) = (Arc::clone(&self.history), self.numbering.clone());
-            let mut cursor = self.cursor.take();
-            let reading = spawn_blocking(move || {
-                let frames = read(&history, &numbering, &mut cursor, from, until);
-                // Here: a reader that leaves does not end what waits for the disk.
-                drop(place);
-                (frames, cursor)
-            });
-            let ended = |_| Error::Argument("the reader of the history was ended".into());
-            let (frames, cursor) = reading.await.map_err(ended)?;
-            self.cursor = cursor;
-            Ok(frames)
+            loop {
+                // Before it looks: it is told of what is written after this.
+                let history = Arc::clone(&self.history);
+                let written = history.written.notified();
+                let queued = history.queued_from(&self.numbering);
+                let (frames, from) = self.read_next(from, until).await?;
+                // What is still on its way to the disk is not missing.
+                let is_coming = queued.is_some_and(|queued| queued <= from);
+                if frames.is_some() || !is_coming {
+                    return Ok(frames);
+                }
+                written.await;
+            }
         })
     }
 }
 
-/// Reads the first samples from a number on and before another that can be read; chunks that cannot are passed over.
+/// Reads the first samples from a number on and before another that can be read. Chunks that cannot are passed over,
+/// which `from` tells.
 fn read(
     history: &History,
     numbering: &Numbering,
     cursor: &mut Option<Cursor>,
-    mut from: u64,
+    from: &mut u64,
     until: u64,
 ) -> Option<Frames> {
     loop {
-        let range = (from, until);
+        let range = (*from, until);
         let found = history
             .state()
             .catalog
@@ -88,7 +108,7 @@ fn read(
                 Ok(opened) => *cursor = Some(opened),
                 Err(error) => {
                     tracing::warn!("segment {} of the history: {error}", found.segment);
-                    from = from.max(found.end);
+                    *from = found.end.max(*from);
                     continue;
                 }
             }
@@ -96,24 +116,22 @@ fn read(
         let cursor = cursor.as_mut()?;
         let entry = match (found.entry, &cursor.entries) {
             (Some(entry), _) => Some(entry),
-            (None, Some(entries)) => first_behind(entries, from).copied(),
+            (None, Some(entries)) => first_behind(entries, *from).copied(),
             (None, None) => None,
         };
         let Some(entry) = entry else {
-            from = from.max(found.end);
+            *from = found.end.max(*from);
             continue;
         };
         if entry.first >= until {
             return None;
         }
-        match cursor.read(&entry, from) {
+        match cursor.read(&entry, *from) {
             Ok(frames) if frames.count > 0 => return Some(frames),
             Ok(_) => {}
-            // What an encrypted segment has not sealed yet is no mistake.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return None,
             Err(error) => tracing::warn!("segment {} of the history: {error}", found.segment),
         }
-        from = from.max(entry.end());
+        *from = entry.end().max(*from);
     }
 }
 
@@ -141,8 +159,9 @@ pub(super) fn since(history: &History, numbering: &Numbering, at: f64) -> Option
 
 /// Reads the entries of one stream in a segment that is written no more.
 fn entries(history: &History, found: &Found) -> io::Result<Vec<Entry>> {
-    let bytes = std::fs::read(history.folder.join(found.segment.index()))?;
-    let mut entries = parse_index(&bytes);
+    let path = history.folder.join(found.segment.to_string());
+    let index = history.folder.join(found.segment.index());
+    let mut entries = parse_index(&read_index(&path, &index)?);
     entries.retain(|entry| entry.stream == found.stream && entry.count > 0);
     Ok(entries)
 }

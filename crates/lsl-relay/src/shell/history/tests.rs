@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lsl_core::ChannelFormat;
 use lsl_core::relay::{FrameCodec, Frames};
@@ -26,15 +26,12 @@ impl Kept {
     }
 
     fn open(folder: PathBuf) -> Self {
-        let history = History::open(&HistoryConfig {
-            dir: folder.clone(),
-            max_age_secs: 600.0,
-            max_bytes: 1 << 30,
-            min_free_bytes: 0,
-            recipients: Vec::new(),
-            identity: None,
-        });
-        let history = history.expect("a history");
+        Self::with(config(folder))
+    }
+
+    fn with(config: HistoryConfig) -> Self {
+        let history = History::open(&config).expect("a history");
+        let folder = config.dir;
         let jobs = lock_of(&history.jobs).take().expect("once");
         Self {
             folder,
@@ -48,6 +45,17 @@ impl Kept {
     }
 
     fn samples(&self, info: &StreamInfo, numbers: std::ops::Range<u64>) {
+        self.history.expect(&numbering(info));
+        self.send(Self::job(info, numbers));
+    }
+
+    /// Sends what is expected already.
+    async fn samples_expected(&self, info: &StreamInfo, numbers: std::ops::Range<u64>) {
+        let sent = self.jobs.send(Self::job(info, numbers)).await;
+        sent.expect("a thread");
+    }
+
+    fn job(info: &StreamInfo, numbers: std::ops::Range<u64>) -> Job {
         let stamps = vec![5.0; usize::try_from(numbers.end - numbers.start).expect("few")];
         let mut frames = Frames {
             first: numbers.start,
@@ -56,26 +64,52 @@ impl Kept {
         let values: Vec<u8> = numbers.map(|n| u8::try_from(n).expect("small")).collect();
         let encoded = FrameCodec::new(info).encode(&stamps, &values, &mut frames);
         encoded.expect("frames");
-        self.send(Job::Samples(Samples {
+        Job::Samples(Samples {
             numbering: numbering(info),
             info: Arc::new(info.clone()),
             frames,
             arrival: unix_now(),
-        }));
+        })
+    }
+
+    /// Ends the thread. Returns the folder.
+    fn close(self) -> PathBuf {
+        drop(self.jobs);
+        self.history.end();
+        self.folder
     }
 
     /// Ends the thread. Returns the segments, loaded.
     fn end(self) -> Vec<lsl_xdf::Loaded> {
-        drop(self.jobs);
-        self.history.end();
-        let files = std::fs::read_dir(&self.folder).expect("a folder");
-        let files = files.map(|file| file.expect("a file").path());
-        let segments = files.filter(|it| it.extension().is_some_and(|it| it == "xdf"));
+        let folder = self.close();
         let load = |file| lsl_xdf::load(&std::fs::read(file).expect("a segment")[..]);
+        let segments = segments(&folder).into_iter();
         let loaded = segments.map(|it| load(it).expect("a recording")).collect();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(folder);
         loaded
     }
+}
+
+fn config(folder: PathBuf) -> HistoryConfig {
+    HistoryConfig {
+        dir: folder,
+        max_age_secs: 600.0,
+        max_bytes: 1 << 30,
+        min_free_bytes: 0,
+        recipients: Vec::new(),
+        identity: None,
+    }
+}
+
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).expect("a folder");
+    let files = files.map(|file| file.expect("a file").path());
+    let is_segment = |it: &PathBuf| it.extension().is_some_and(|it| it == "xdf" || it == "age");
+    files.filter(is_segment).collect()
+}
+
+fn index(segment: &Path) -> PathBuf {
+    format!("{}.idx", segment.display()).into()
 }
 
 fn info(uid: &str) -> StreamInfo {
@@ -133,16 +167,20 @@ fn a_stream_is_over_once_all_of_it_is_written() {
     let uid: Uid = info.uid().into_owned().into();
     let numbering = numbering(&info);
     // From two outlets, one after the other.
-    kept.history.state().live.insert(Arc::clone(&numbering), 2);
+    (kept.history.state()).change_live(&numbering, |live| live.outlets = 2);
     kept.samples(&info, 0..10);
-    kept.send(Job::Over(Arc::clone(&numbering)));
+    let over = || Job::Over {
+        numbering: Arc::clone(&numbering),
+        end: Some(10),
+    };
+    kept.send(over());
     kept.samples(&info, 10..20);
     while kept.history.position(&uid).is_none_or(|it| it.next < 20) {
         std::thread::yield_now();
     }
     assert!(kept.history.ended(&uid).is_none());
     kept.samples(&info, 20..30);
-    kept.send(Job::Over(numbering));
+    kept.send(over());
     let ended = loop {
         match kept.history.ended(&uid) {
             Some(ended) => break ended,
@@ -219,4 +257,186 @@ fn a_description_that_is_too_long_for_a_segment_is_known_to_be_left_out() {
     let whole = long(5 << 20);
     assert!(!crate::document::is_cut(&whole) && !crate::document::is_cut(&kept(&long(20))));
     assert!(crate::document::is_cut(&kept(&whole)));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a runtime of this test")]
+fn samples_on_their_way_to_the_disk_are_waited_for() {
+    let kept = Kept::new("waited");
+    let info = info("a");
+    let numbering = numbering(&info);
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let generation = numbering.generation().expect("a name");
+        let past = (kept.history).past(&numbering.uid, &generation, &ReplayFrom::Oldest);
+        assert!(past.await.is_none());
+        // As one who takes them from their outlet.
+        kept.history.expect(&numbering);
+        let mut past =
+            Box::pin((kept.history).past(&numbering.uid, &generation, &ReplayFrom::Oldest));
+        let early = tokio::time::timeout(Duration::from_millis(50), &mut past);
+        assert!(early.await.is_err());
+        kept.samples_expected(&info, 5..15).await;
+        let mut past = past.await.expect("a past");
+        assert_eq!(past.oldest, 5);
+        let mut read = async |from| {
+            let frames = past.reader.read(from, 100).await.expect("no error");
+            frames.map(|it| it.first..it.end())
+        };
+        assert_eq!(read(5).await, Some(5..15));
+        assert_eq!(read(15).await, None);
+        kept.history.expect(&numbering);
+        assert_eq!(read(9).await, Some(9..15));
+        let mut late = Box::pin(read(15));
+        let early = tokio::time::timeout(Duration::from_millis(50), &mut late);
+        assert!(early.await.is_err());
+        kept.samples_expected(&info, 20..30).await;
+        assert_eq!(late.await, Some(20..30));
+        // Before those that are there nothing comes any more.
+        kept.history.expect(&numbering);
+        let missing = past.reader.read(15, 20).await.expect("no error");
+        assert!(missing.is_none());
+    });
+    kept.end();
+}
+
+#[test]
+fn samples_that_were_lost_at_the_end_of_a_stream_are_told_ever_after() {
+    let kept = Kept::new("tail");
+    let info = info("a");
+    let uid: Uid = info.uid().into_owned().into();
+    let ends = |history: &History| {
+        let ended = history.ended(&uid).expect("it is over");
+        let position = history.position(&uid).expect("something is kept");
+        (ended.end.next, position.next)
+    };
+    kept.samples(&info, 0..10);
+    kept.send(Job::Over {
+        numbering: numbering(&info),
+        end: Some(25),
+    });
+    while kept.history.ended(&uid).is_none_or(|it| it.end.next != 25) {
+        std::thread::yield_now();
+    }
+    let folder = kept.close();
+    for _ in 0..2 {
+        let kept = Kept::open(folder.clone());
+        assert_eq!(ends(&kept.history), (25, 10));
+        kept.close();
+    }
+    // It came again after all.
+    let kept = Kept::open(folder);
+    kept.samples(&info, 10..40);
+    while kept.history.position(&uid).is_none_or(|it| it.next < 40) {
+        std::thread::yield_now();
+    }
+    assert_eq!(ends(&kept.history), (40, 40));
+    kept.end();
+}
+
+#[test]
+fn samples_that_a_crash_cut_off_are_known_to_be_lost() {
+    let kept = Kept::new("cut");
+    let info = info("a");
+    let uid: Uid = info.uid().into_owned().into();
+    kept.samples(&info, 0..10);
+    kept.samples(&info, 10..30);
+    let folder = kept.close();
+    let segment = &segments(&folder)[0];
+    let entries = crate::history::parse_index(&std::fs::read(index(segment)).expect("an index"));
+    let last = entries.last().expect("an entry");
+    assert_eq!((last.first, last.count), (10, 20));
+    let file = std::fs::OpenOptions::new().write(true).open(segment);
+    let cut = last.offset + 4 + crate::history::NUMBERS_BYTES as u64 + 9;
+    file.expect("a segment").set_len(cut).expect("cut");
+    std::fs::write(lsl_xdf::journal_path(segment), []).expect("written");
+    for _ in 0..2 {
+        let kept = Kept::open(folder.clone());
+        let ended = kept.history.ended(&uid).expect("it is over");
+        let position = kept.history.position(&uid).expect("something is kept");
+        assert_eq!((ended.end.next, position.next), (30, 10));
+        kept.close();
+    }
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[test]
+fn segments_grow_old_by_no_clock_that_is_set() {
+    let kept = Kept::new("age");
+    kept.samples(&info("a"), 0..10);
+    let folder = kept.close();
+    let segment = &segments(&folder)[0];
+    let entries = std::fs::read(index(segment)).expect("an index");
+    let mut file = std::fs::read(segment).expect("a segment");
+    let entry = crate::history::parse_index(&entries)[1];
+    for (arrival, age) in [(unix_now() + 1e6, 0.0), (unix_now() - 300.0, 300.0)] {
+        let mut other = entry;
+        other.arrival = arrival;
+        let index_of = [&entries[..40], &other.to_bytes()].concat();
+        std::fs::write(index(segment), index_of).expect("written");
+        let at = usize::try_from(entry.offset).expect("small") + 4 + 33;
+        file[at..at + 8].copy_from_slice(&arrival.to_le_bytes());
+        std::fs::write(segment, &file).expect("written");
+        let kept = Kept::open(folder.clone());
+        let (stored, _) = kept.history.state().catalog.stored();
+        let written = stored[0].written - local_clock();
+        assert!((written + age).abs() < 60.0, "{written} {age}");
+        kept.close();
+    }
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[test]
+fn an_index_is_read_no_further_than_it_can_be_one() {
+    let kept = Kept::new("long");
+    let info = info("a");
+    kept.samples(&info, 0..10);
+    let folder = kept.close();
+    let segment = &segments(&folder)[0];
+    let index = std::fs::OpenOptions::new().write(true).open(index(segment));
+    // Takes no room.
+    let index = index.expect("an index");
+    index.set_len(1 << 40).expect("a long file");
+    let kept = Kept::open(folder);
+    let range = kept.history.range(&numbering(&info)).expect("it is served");
+    assert_eq!(range.end, 10);
+    assert!(index.metadata().expect("a file").len() < 1000);
+    kept.end();
+}
+
+#[test]
+fn an_encrypted_segment_is_decrypted_once_at_a_start() {
+    let folder = folder("once");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let pair = lsl_xdf::at_rest::KeyPair::generate();
+    let key = folder.join("key.txt");
+    std::fs::write(&key, pair.identity.as_bytes()).expect("a file");
+    let kept = Kept::with(HistoryConfig {
+        recipients: vec![pair.recipient],
+        identity: Some(key),
+        ..config(folder)
+    });
+    for name in ["a", "b"] {
+        kept.samples(&info(name), 0..10);
+    }
+    let identities = kept.history.identities.clone();
+    let folder = kept.close();
+    let segment = &segments(&folder)[0];
+    let indices = [true, false].map(|has_index| {
+        let bytes = std::fs::read(segment).expect("a segment");
+        let input = folder::Input::open(segment, true, identities.as_ref()).expect("a segment");
+        // Who opens it again finds nothing that can be decrypted.
+        std::fs::remove_file(segment).expect("removed");
+        std::fs::write(segment, vec![0; bytes.len()]).expect("written");
+        if !has_index {
+            std::fs::remove_file(index(segment)).expect("removed");
+        }
+        let content = folder::content(input, (segment, &index(segment)));
+        std::fs::write(segment, bytes).expect("written");
+        content.expect("what is in it").entries
+    });
+    assert_eq!(indices[0].len(), 4);
+    assert_eq!(indices[0], indices[1]);
+    let _ = std::fs::remove_dir_all(folder);
 }

@@ -1,17 +1,16 @@
 //! The thread that owns the segment in progress. Spec: relay §9.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_core::relay::{FrameCodec, Frames};
 use lsl_core::{StreamInfo, local_clock};
 use lsl_platform::calendar::rfc3339;
-use lsl_xdf::at_rest::{Encrypting, Recipients};
+use lsl_xdf::at_rest::Encrypting;
 use lsl_xdf::chunk::{NUMBERS_TAG, PADDING_TAG};
 use lsl_xdf::{
     FileHeader, FileSink, Recording, Sink, StreamHeader, SyncJob, Values, claim, journal_path,
@@ -34,8 +33,12 @@ pub(super) enum Job {
         time: f64,
         value: f64,
     },
-    /// No more samples of a numbering come: what was sent before is all.
-    Over(Arc<Numbering>),
+    /// No more samples of a numbering come from an outlet: what was sent before is all. If the stream has ended,
+    /// it did before this number.
+    Over {
+        numbering: Arc<Numbering>,
+        end: Option<u64>,
+    },
     /// To look at the clock.
     Look,
 }
@@ -57,6 +60,7 @@ pub(super) fn run(history: &History, mut jobs: Receiver<Job>) {
         open: None,
         looked_at: local_clock(),
         retry_at: 0.0,
+        ends: Vec::new(),
     };
     writer.look();
     while let Some(job) = jobs.blocking_recv() {
@@ -67,13 +71,14 @@ pub(super) fn run(history: &History, mut jobs: Receiver<Job>) {
                 time,
                 value,
             } => writer.offset(&numbering, time, value),
-            Job::Over(numbering) => history.state().leave(&numbering),
+            Job::Over { numbering, end } => writer.over(numbering, end),
             Job::Look => {}
         }
         if local_clock() - writer.looked_at >= LOOK_SECS {
             writer.look();
         }
     }
+    writer.write_ends();
     writer.close();
 }
 
@@ -83,6 +88,8 @@ struct Writer<'a> {
     looked_at: f64,
     /// When writing is tried again, if it has stopped.
     retry_at: f64,
+    /// Numberings that have ended, which is not written yet.
+    ends: Vec<(Arc<Numbering>, u64)>,
 }
 
 /// The segment in progress.
@@ -94,9 +101,18 @@ struct Open {
     streams: HashMap<Arc<Numbering>, Option<Stream>>,
     begun: f64,
     has_unsynced: bool,
+    /// Chunks that were written but cannot be read yet, with the bytes up to their ends.
+    unsealed: VecDeque<(u64, Stored)>,
     /// When what is not sealed yet is, in an encrypted segment.
     seal_at: f64,
     entries: u64,
+}
+
+/// A chunk in the segment.
+struct Stored {
+    numbering: Arc<Numbering>,
+    info: Arc<StreamInfo>,
+    entry: Entry,
 }
 
 /// A numbering in the segment.
@@ -122,17 +138,55 @@ impl Writer<'_> {
         };
         match written {
             Ok(true) => {}
-            Ok(false) => self.drop_samples(samples),
+            Ok(false) => self.history.lose(&samples.numbering, samples.frames.count),
             Err(error) => {
-                self.drop_samples(samples);
+                self.history.lose(&samples.numbering, samples.frames.count);
                 self.stop(&error);
             }
         }
     }
 
-    fn drop_samples(&self, samples: &Samples) {
-        let dropped = &self.history.dropped;
-        dropped.fetch_add(samples.frames.count, Ordering::Relaxed);
+    fn over(&mut self, numbering: Arc<Numbering>, end: Option<u64>) {
+        let mut state = self.history.state();
+        if let Some(end) = end {
+            state.catalog.note_end(&numbering, end);
+        }
+        state.change_live(&numbering, |live| {
+            live.outlets = live.outlets.saturating_sub(1);
+        });
+        drop(state);
+        if let Some(open) = self.open.as_mut().filter(|it| !it.unsealed.is_empty()) {
+            // Until it can be read it is not over.
+            open.seal_at = 0.0;
+        }
+        self.ends.extend(end.map(|end| (numbering, end)));
+    }
+
+    /// Writes down where streams ended whose last samples are lost.
+    fn write_ends(&mut self) {
+        for (numbering, end) in std::mem::take(&mut self.ends) {
+            let (is_cut, is_live) = {
+                let mut state = self.history.state();
+                let is_live = state.live.contains_key(&numbering);
+                (state.catalog.note_end(&numbering, end), is_live)
+            };
+            let is_stopped = self.history.state().stopped.is_some();
+            if is_live || is_cut && is_stopped {
+                self.ends.push((numbering, end));
+            } else if is_cut && let Err(error) = self.write_end(&numbering, end) {
+                self.ends.push((numbering, end));
+                self.stop(&error);
+            }
+        }
+    }
+
+    fn write_end(&mut self, numbering: &Arc<Numbering>, end: u64) -> io::Result<()> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => Open::create(self.history)?,
+        };
+        let open = self.open.insert(open);
+        open.write_end(self.history, numbering, end)
     }
 
     /// Writes samples. Returns whether they are kept: not those of a stream that no file can have.
@@ -180,6 +234,10 @@ impl Writer<'_> {
         {
             return self.stop(&error);
         }
+        if let Some(open) = &mut self.open {
+            open.publish(self.history);
+        }
+        self.write_ends();
         let is_full = self.let_go();
         let is_stopped = self.history.state().stopped.is_some();
         if is_full && !is_stopped {
@@ -199,7 +257,7 @@ impl Writer<'_> {
         // The function looks at the folder of a file.
         let free = lsl_platform::disk::free_space(&history.folder.join("x"));
         let (stored, open_bytes) = history.state().catalog.stored();
-        let plan = plan(&stored, open_bytes, free, &history.limits(), unix_now());
+        let plan = plan(&stored, open_bytes, free, &history.limits(), local_clock());
         for number in plan.remove {
             let name = history.state().catalog.remove(number);
             let Some(name) = name else {
@@ -216,14 +274,26 @@ impl Writer<'_> {
     }
 
     fn close(&mut self) {
-        let Some(open) = self.open.take() else {
+        let Some(mut open) = self.open.take() else {
             return;
         };
-        let number = open.number;
-        if let Err(error) = open.finish() {
+        if let Err(error) = open.recording.finish(local_clock()) {
             tracing::warn!("history: a segment is not finished: {error}");
         }
-        self.history.state().catalog.close(number);
+        open.publish(self.history);
+        for (
+            _,
+            Stored {
+                numbering, entry, ..
+            },
+        ) in open.unsealed
+        {
+            self.history.lose(&numbering, entry.count.into());
+        }
+        self.history
+            .state()
+            .catalog
+            .close(open.number, local_clock());
     }
 
     /// Stops for a while. What was written stays.
@@ -253,7 +323,7 @@ impl Open {
         let name = SegmentName::new(&begun, number, history.recipients.is_some());
         let path = history.folder.join(name.to_string());
         let head = FileHeader::new(&begun.replace('Z', "+0000"));
-        let recording = Self::record(&path, history.recipients.as_ref(), &head);
+        let recording = Self::record(history, &path, &head);
         let index = history.folder.join(name.index());
         let opened = recording.map_err(io::Error::other).and_then(|recording| {
             let file = OpenOptions::new().append(true).create(true).open(&index)?;
@@ -273,22 +343,26 @@ impl Open {
             streams: HashMap::new(),
             begun: local_clock(),
             has_unsynced: false,
+            unsealed: VecDeque::new(),
             seal_at: f64::INFINITY,
             entries: 0,
         })
     }
 
     fn record(
+        history: &History,
         path: &Path,
-        recipients: Option<&Recipients>,
         head: &FileHeader,
     ) -> Result<Recording<SegmentSink>, Box<dyn std::error::Error + Send + Sync>> {
         let now = local_clock();
         let file = claim(path)?.file;
-        let sink = match recipients {
-            None => SegmentSink::Plain(FileSink::new(file)),
+        // What is reserved is taken from what others, and `min_free`, have.
+        let (most_bytes, _) = history.limits().of_segment();
+        let sink = |file| FileSink::new(file).reserving(most_bytes / 16);
+        let sink = match &history.recipients {
+            None => SegmentSink::Plain(sink(file)),
             Some(recipients) => SegmentSink::Locked {
-                file: FileSink::new(file.try_clone()?),
+                file: sink(file.try_clone()?),
                 output: Box::new(Encrypting::new(file, recipients)?),
             },
         };
@@ -301,7 +375,7 @@ impl Open {
         let now = local_clock();
         let numbering = &samples.numbering;
         if !self.streams.contains_key(numbering) {
-            let added = match self.add_stream(history, samples, now) {
+            let added = match self.add_stream(history, numbering, &samples.info, now) {
                 // Whoever describes a stream so stops no other.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     tracing::warn!("history cannot keep {numbering:?}: {error}");
@@ -323,6 +397,7 @@ impl Open {
             frames = &rest;
         }
         if frames.count == 0 {
+            history.settle(numbering);
             return Ok(true);
         }
         stream.stamps.clear();
@@ -352,23 +427,86 @@ impl Open {
             arrival: samples.arrival,
         };
         self.note(&entry)?;
+        let stored = Stored {
+            numbering: Arc::clone(numbering),
+            info: Arc::clone(&samples.info),
+            entry,
+        };
+        self.unsealed.push_back((self.recording.len(), stored));
+        self.publish(history);
+        Ok(true)
+    }
+
+    /// Lets what can be read now be found.
+    fn publish(&mut self, history: &History) {
+        let readable = self.recording.sink().readable_bytes();
+        let count = self.unsealed.partition_point(|(end, _)| *end <= readable);
+        for (_, stored) in self.unsealed.drain(..count) {
+            let stream = (&stored.numbering, &stored.info);
+            (history.state().catalog).add(self.number, stream, &stored.entry);
+            history.settle(&stored.numbering);
+        }
         let bytes = self.bytes();
-        let mut state = history.state();
-        if let Some(segment) = state.catalog.segment_mut(self.number) {
-            segment.add(numbering, &entry);
+        if let Some(segment) = history.state().catalog.segment_mut(self.number) {
             segment.bytes = bytes;
         }
-        Ok(true)
+    }
+
+    /// Writes down that a stream ended before this number, and that what is missing before it is lost.
+    fn write_end(
+        &mut self,
+        history: &History,
+        numbering: &Arc<Numbering>,
+        end: u64,
+    ) -> io::Result<()> {
+        let now = local_clock();
+        let known = {
+            let state = history.state();
+            let known = state.catalog.newest(&numbering.uid);
+            known.map(|(_, info)| Arc::clone(info))
+        };
+        let Some(info) = known else {
+            return Ok(());
+        };
+        if !self.streams.contains_key(numbering) {
+            let added = self.add_stream(history, numbering, &info, now)?;
+            self.streams.insert(Arc::clone(numbering), Some(added));
+        }
+        let Some(Some(stream)) = self.streams.get(numbering) else {
+            return Ok(());
+        };
+        let numbers = Numbers {
+            stream: stream.id,
+            generation: stream.generation,
+            first: end,
+            count: 0,
+            arrival: unix_now(),
+        };
+        // A boundary of its own may stand before it.
+        self.recording.tick(now).map_err(failed)?;
+        let offset = self.recording.len();
+        let written = (self.recording).private(NUMBERS_TAG, &numbers.to_bytes(), now);
+        written.map_err(failed)?;
+        self.note(&Entry {
+            stream: numbers.stream,
+            count: 0,
+            first: end,
+            offset,
+            arrival: numbers.arrival,
+        })
     }
 
     /// Writes the header of a numbering.
     ///
     /// # Errors
     /// Those of the system, and `InvalidData` if no file can have such a stream.
-    fn add_stream(&mut self, history: &History, samples: &Samples, now: f64) -> io::Result<Stream> {
-        let Samples {
-            numbering, info, ..
-        } = samples;
+    fn add_stream(
+        &mut self,
+        history: &History,
+        numbering: &Numbering,
+        info: &StreamInfo,
+        now: f64,
+    ) -> io::Result<Stream> {
         let mut header = StreamHeader::from_info(info).map_err(failed)?;
         header.set(GENERATION_ELEMENT, &numbering.generation);
         let none = || io::Error::new(io::ErrorKind::InvalidData, "a stream without format");
@@ -384,9 +522,7 @@ impl Open {
             offset,
             arrival: 0.0,
         })?;
-        let mut state = history.state();
-        state.catalog.know(numbering, Arc::clone(info));
-        let kept = state.catalog.range(numbering, true);
+        let kept = history.state().catalog.range(numbering, true);
         Ok(Stream {
             id,
             generation: GenerationId::of(&numbering.generation),
@@ -426,10 +562,6 @@ impl Open {
         }
         self.recording.sync().map_err(failed)
     }
-
-    fn finish(mut self) -> Result<(), lsl_xdf::Error> {
-        self.recording.finish(local_clock())
-    }
 }
 
 /// Tells a full disk, and what no file can have, from other failures.
@@ -456,6 +588,14 @@ impl SegmentSink {
     fn file(&mut self) -> &mut FileSink {
         match self {
             Self::Plain(file) | Self::Locked { file, .. } => file,
+        }
+    }
+
+    /// Returns how many of the bytes that were written can be read.
+    fn readable_bytes(&self) -> u64 {
+        match self {
+            Self::Plain(_) => u64::MAX,
+            Self::Locked { output, .. } => output.sealed_bytes(),
         }
     }
 
