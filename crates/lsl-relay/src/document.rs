@@ -58,6 +58,18 @@ pub fn bare(mut info: StreamInfo) -> StreamInfo {
     info
 }
 
+/// Returns when a stream ended, by its document, in seconds since 1970; `None` for one that goes on.
+pub fn ended_at(info: &StreamInfo) -> Option<f64> {
+    let document = info.document();
+    let root = document.child(document.root(), "info")?;
+    let root = ElementRef::new(document, root)?;
+    let element = root.children_named(ELEMENT).last()?;
+    let mut attributes = element.attributes().iter();
+    let ended = attributes.find(|it| it.name == b"ended")?;
+    let ended: f64 = std::str::from_utf8(&ended.value).ok()?.parse().ok()?;
+    ended.is_finite().then_some(ended)
+}
+
 /// Whether the description of a document was left out by [`write()`], or where the document was written to disk.
 pub fn is_cut(info: &StreamInfo) -> bool {
     let document = info.document();

@@ -15,6 +15,21 @@ impl Book {
     /// Takes an announcement of a link. What comes round in a loop, from too far, or is not to be imported is
     /// dropped, and withdraws what was announced before.
     pub fn announced(&mut self, link: RelayId, uid: &str, info: StreamInfo, now: f64) {
+        if let Some((path, info)) = self.usable(link, uid, info) {
+            let known = Known::new(Way::Link(link), path, info);
+            self.known(uid.into(), known, now);
+        } else {
+            self.withdrawn(link, uid, Reason::Lost, now);
+        }
+    }
+
+    /// Returns path and document of a stream that is told of by a link, if it may be taken from there.
+    pub fn usable(
+        &self,
+        link: RelayId,
+        uid: &str,
+        info: StreamInfo,
+    ) -> Option<(Vec<RelayId>, StreamInfo)> {
         let path = Provenance::of(&info).filter(|provenance| provenance.origin == uid);
         let path = path.map_or_else(Vec::new, |provenance| provenance.path);
         let is_usable = path.last() == Some(&link)
@@ -24,12 +39,7 @@ impl Book {
             && info.uid_bytes() == uid.as_bytes()
             && self.may_serve(link, &info)
             && selects(self.settings.import.as_ref(), &info);
-        if is_usable {
-            let known = Known::new(Way::Link(link), path, bare(info));
-            self.known(uid.into(), known, now);
-        } else {
-            self.withdrawn(link, uid, Reason::Lost, now);
-        }
+        is_usable.then(|| (path, bare(info)))
     }
 
     /// Takes what a link says of a stream that it was asked for again, unless it has said more since.

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lsl_core::relay::{
-    Duplex, Handler, Origin, Peer, PortRequest, Refused, ReplayFrom, Served, StreamClock,
+    Duplex, Handler, Peer, PortRequest, Refused, ReplayFrom, Served, StreamClock,
 };
 use lsl_core::secure::Cause;
-use lsl_core::{Outlet, Position, StreamInfo, local_clock};
+use lsl_core::{Position, StreamInfo, local_clock};
 use lsl_proto::query::Query;
 use tokio::io::AsyncWriteExt;
 
@@ -19,7 +19,7 @@ use crate::rules::{Reader, selects_for_peer};
 use crate::shell::limits::Who;
 use crate::shell::state::Shared;
 use crate::shell::totals::Why;
-use crate::shell::{audit, links, past, source, status, watch};
+use crate::shell::{audit, links, past, status, watch};
 
 /// The side of a relay that its peers see.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Handler for Desk {
         if self.admit(uid, peer).is_some() {
             return self.0.look(|state| state.book.whole_document(uid));
         }
-        let ended = self.0.ended(&uid.into(), asker(peer))?;
+        let ended = past::ended(&self.0, &uid.into(), asker(peer))?;
         Some(ended.document(self.0.id, true))
     }
 
@@ -141,30 +141,19 @@ impl Handler for Desk {
 }
 
 impl Desk {
-    /// Returns a stream that only history has.
+    /// Returns a stream that is over.
     async fn ended(
         &self,
         uid: &Uid,
         from: Option<ReplayFrom>,
         peer: &Peer,
     ) -> Result<Served, Refused> {
-        let ended = self.0.ended(uid, asker(peer)).ok_or(Refused::NotFound)?;
-        let unusable = |error| {
-            tracing::warn!("stream {uid} of the history cannot be served: {error}");
-            Refused::NotFound
-        };
-        let outlet = Outlet::builder(StreamInfo::clone(&ended.info))
-            .context(&self.0.context)
-            .retain(source::RETAINED)
-            .relayed(Origin {
-                first: ended.end,
-                clock: Arc::default(),
-            });
-        let outlet = Arc::new(outlet.map_err(unusable)?);
-        outlet.close();
-        self.0.serve_over(Arc::clone(&outlet));
-        let past = past::of(&self.0, uid, &outlet, from).await;
-        Ok(Served { outlet, past })
+        let ended = past::ended(&self.0, uid, asker(peer)).ok_or(Refused::NotFound)?;
+        let served = past::serve(&self.0, uid, ended, from).await;
+        let served = served.inspect_err(|error| {
+            tracing::warn!("the past of stream {uid} cannot be served: {error}");
+        });
+        served.ok().flatten().ok_or(Refused::NotFound)
     }
 
     /// Waits while a stream whose past was asked for has not come to where a reader was.

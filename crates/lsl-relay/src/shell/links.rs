@@ -365,6 +365,13 @@ impl State {
         Some(&connection.link)
     }
 
+    /// Returns the links that are up, and the relays at their other ends.
+    pub(super) fn links_up(&self) -> Vec<(RelayId, Link)> {
+        let connections = self.connections.iter();
+        let up = connections.filter(|(id, it)| self.links.of(it.peer) == Some(**id));
+        up.map(|(_, it)| (it.peer, it.link.clone())).collect()
+    }
+
     /// Returns the relay whose link comes from an address; its substreams have that, too.
     pub(super) fn link_at(&self, address: SocketAddr) -> Option<RelayId> {
         let mut connections = self.connections.values();

@@ -11,18 +11,18 @@ use lsl_proto::limits::TokenBucket;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
-use crate::book::{Asker, Book, BookEvent, FaceId, Uid, WatcherId, Way};
+use crate::book::{Book, BookEvent, FaceId, Uid, WatcherId, Way};
 use crate::id::RelayId;
 use crate::link::{LinkId, Links};
 use crate::shell::clocks::{AbortOnDrop, SourceClocks};
 use crate::shell::engine;
 use crate::shell::faces;
-use crate::shell::history::{EndedStream, History};
+use crate::shell::history::History;
 use crate::shell::limits::Limits;
 use crate::shell::links::{self, Connection};
 use crate::shell::offers::Change;
 use crate::shell::pace::Pace;
-use crate::shell::past::Feeds;
+use crate::shell::past::{Elsewhere, Feeds};
 use crate::shell::rivers::Rivers;
 use crate::shell::source::{self, Attempt};
 use crate::shell::tap::{Keeper, Keepers};
@@ -46,6 +46,7 @@ pub(super) struct Shared {
     pub(super) history: Option<Arc<History>>,
     /// Feeds of the past at other relays.
     pub(super) past_feeds: Feeds,
+    pub(super) elsewhere: Elsewhere,
     /// Outlets of streams that are over, and when they came here, for as long as they may have readers of the past.
     over: Mutex<Vec<(Arc<Outlet>, f64)>>,
     /// Set at the start, if there is one.
@@ -141,6 +142,7 @@ impl Shared {
             totals: Totals::default(),
             history,
             past_feeds: Feeds::default(),
+            elsewhere: Elsewhere::default(),
             over: Mutex::default(),
             engine: OnceLock::new(),
             changed: Arc::clone(&changed),
@@ -207,10 +209,8 @@ impl Shared {
 
     /// Keeps the closed outlet of a stream that is over where the rights of its readers are looked at.
     pub(super) fn serve_over(&self, outlet: Arc<Outlet>) {
-        if self.history.is_some() {
-            let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-            over.push((outlet, local_clock()));
-        }
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        over.push((outlet, local_clock()));
     }
 
     /// Returns these outlets, but for those that nobody reads any more.
@@ -219,16 +219,6 @@ impl Shared {
         let now = local_clock();
         over.retain(|(outlet, since)| now < since + JOINING_SECS || outlet.have_consumers());
         over.iter().map(|(outlet, _)| Arc::clone(outlet)).collect()
-    }
-
-    /// Returns a stream that only history has, if somebody may read it.
-    pub(super) fn ended(&self, uid: &Uid, asker: Asker) -> Option<EndedStream> {
-        let ended = self.history.as_ref()?.ended(uid)?;
-        self.look(|state| {
-            let is_over = state.book.info(uid).is_none();
-            let may_read = is_over && state.book.may_read_past(&ended.info, asker);
-            may_read.then_some(ended)
-        })
     }
 
     /// Returns when the directory has something to do.

@@ -16,6 +16,7 @@ use crate::book::{Asker, Reason, Uid, Watch, WatcherId};
 use crate::rules::selects_for_peer;
 use crate::shell::audit;
 use crate::shell::limits::Who;
+use crate::shell::past;
 use crate::shell::state::Shared;
 
 /// What a watcher must be told: of each stream the newest alone, so that a slow one keeps nothing long.
@@ -121,12 +122,10 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// Tells of the streams that only history has at the moment.
-fn tell_past(shared: &Arc<Shared>, outbox: &Outbox, query: Option<&Query>, asker: Asker) {
-    let uids = shared.history.as_ref().map(|history| history.uids());
-    for uid in uids.into_iter().flatten() {
-        let ended = shared.ended(&uid, asker);
-        if let Some(ended) = ended.filter(|it| selects_for_peer(query, &it.info)) {
+/// Tells of the streams that are over.
+async fn tell_past(shared: &Arc<Shared>, outbox: &Outbox, query: Option<&Query>, asker: Asker) {
+    for (uid, ended) in past::all(shared, asker).await {
+        if selects_for_peer(query, &ended.info) {
             let xml = ended.document(shared.id, false).into();
             outbox.put(uid, News::Here(xml));
         }
@@ -160,7 +159,7 @@ pub(super) async fn serve(
         tokio::time::sleep(Duration::from_secs_f64(wait)).await;
     }
     if past {
-        tell_past(shared, &outbox, query.as_ref(), asker);
+        tell_past(shared, &outbox, query.as_ref(), asker).await;
     }
     shared.act(|state, _| {
         let outbox = Arc::clone(&outbox);

@@ -137,7 +137,7 @@ pub(super) fn position(outlet: &Outlet, next: u64) -> Position {
 }
 
 /// Waits until history has all samples of the only stream up to this number.
-fn wait_until_kept(relay: &Relay, kind: &str, end: u64) {
+pub(super) fn wait_until_kept(relay: &Relay, kind: &str, end: u64) {
     let until = local_clock() + SOON.as_secs_f64();
     loop {
         let status = relay.status();
@@ -232,6 +232,28 @@ fn the_last_seconds_are_those_that_came_in_them() {
     expect(&inlet, first + 1..15_000);
 }
 
+/// Waits until a stream is listed as past. Returns its document.
+pub(super) fn past(relay: &Relay, kind: &str) -> String {
+    let until = local_clock() + SOON.as_secs_f64();
+    loop {
+        if let [(_, document)] = &told(relay, "once past", kind)[..] {
+            assert!(document.contains(" ended=\""), "{document}");
+            return document.clone();
+        }
+        assert!(local_clock() < until);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub(super) fn reads_to_the_end(context: &Context, relay: &Relay, end: u64, document: &str) {
+    let inlet = reader(context, relay, document).history(History::Oldest);
+    let inlet = inlet.create().expect("an inlet");
+    expect(&inlet, 0..end);
+    let mut sample = [0; CHANNELS];
+    let lost = inlet.blocking().pull(&mut sample, SOON);
+    assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
+}
+
 #[test]
 fn a_stream_that_is_over_is_listed_as_past_and_read_to_its_end() {
     let (context, folder) = (network(), Folder::new("over"));
@@ -242,33 +264,14 @@ fn a_stream_that_is_over_is_listed_as_past_and_read_to_its_end() {
     wait_until_kept(&relay, "over", 6000);
     drop(outlet);
     wait_for(&relay, "over", 0);
-    let past = |relay: &Relay| {
-        let until = local_clock() + SOON.as_secs_f64();
-        loop {
-            if let [(_, document)] = &told(relay, "once past", "over")[..] {
-                assert!(document.contains(" ended=\""), "{document}");
-                return document.clone();
-            }
-            assert!(local_clock() < until);
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
-    let reads_to_the_end = |relay: &Relay| {
-        let inlet = reader(&context, relay, &past(relay)).history(History::Oldest);
-        let inlet = inlet.create().expect("an inlet");
-        expect(&inlet, 0..6000);
-        let mut sample = [0; CHANNELS];
-        let lost = inlet.blocking().pull(&mut sample, SOON);
-        assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
-    };
-    reads_to_the_end(&relay);
+    reads_to_the_end(&context, &relay, 6000, &past(&relay, "over"));
     // It outlives the relay, and each segment is a recording of its own.
     drop(relay);
     let samples = kept(&folder);
     let expected = |n: u64| (i32::try_from(n).expect("small"), stamp(n));
     assert_eq!(samples, (0..6000).map(expected).collect());
     let relay = keeping(&context, &folder, "");
-    reads_to_the_end(&relay);
+    reads_to_the_end(&context, &relay, 6000, &past(&relay, "over"));
     // Who may not read live may not read the past.
     drop(relay);
     let rule = "[[rule]]\nreaders = []\n";

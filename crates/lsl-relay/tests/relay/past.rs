@@ -1,12 +1,15 @@
 //! The past of streams that another relay keeps, read through a link. Spec: relay §9.
 
-use lsl_core::{BufferLength, Context, History, Inlet};
+use std::time::Duration;
+
+use lsl_core::{BufferLength, Context, History, Inlet, local_clock};
 use lsl_relay::shell::Relay;
 
 use super::history::{
-    Folder, expect, keeping, network, outlet, position, push, reader, wait_for_reader,
+    Folder, expect, keeping, network, outlet, past, position, push, reader, reads_to_the_end,
+    wait_for_reader, wait_until_kept,
 };
-use super::{SOON, linked, relay_at, wait_for};
+use super::{SOON, linked, relay_at, told, wait_for};
 
 /// Two relays with a link, the first of which has the network and keeps the past; and a reader of the second.
 struct Site {
@@ -63,6 +66,36 @@ fn who_is_behind_a_link_has_the_past_that_the_other_relay_keeps() {
 }
 
 #[test]
+fn a_stream_that_is_over_is_listed_and_read_through_a_link() {
+    let site = Site::new("gone");
+    let outlet = outlet(&site.contexts[0], "gone");
+    wait_for(&site.far, "gone", 1);
+    wait_for_reader(&outlet);
+    push(&outlet, 0..6000);
+    wait_until_kept(&site.near, "gone", 6000);
+    drop(outlet);
+    wait_for(&site.far, "gone", 0);
+    let document = past(&site.far, "gone");
+    assert_eq!(document.matches("path=").count(), 1);
+    let path = document.split("path=\"").nth(1).expect("a path");
+    assert_eq!(path.split('"').next().expect("its end").len(), 2 * 16 + 1);
+    reads_to_the_end(&site.contexts[1], &site.far, 6000, &document);
+    let inlet = site.reader(&document, History::Samples(100));
+    expect(&inlet, 5900..6000);
+    // It is told no farther.
+    let Site { contexts, far, .. } = site;
+    let third = network();
+    let farther = linked(&third, &far);
+    let until = local_clock() + SOON.as_secs_f64();
+    while far.status()["links"].as_array().map_or(0, Vec::len) < 2 {
+        assert!(local_clock() < until, "{}", far.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(told(&farther, "once past", "gone"), []);
+    drop(contexts);
+}
+
+#[test]
 fn a_link_that_breaks_costs_a_reader_of_the_past_nothing() {
     let site = Site::new("broken");
     let outlet = outlet(&site.contexts[0], "broken");
@@ -72,6 +105,7 @@ fn a_link_that_breaks_costs_a_reader_of_the_past_nothing() {
     let live = site.reader(document, History::Live);
     live.blocking().open(SOON).expect("open");
     push(&outlet, 0..15_000);
+    expect(&live, 0..15_000);
     let inlet = reader(&site.contexts[1], &site.far, document).history(History::Oldest);
     // So that little of it is on the way.
     let inlet = inlet.buffer(BufferLength::Samples(500));

@@ -25,9 +25,7 @@ use tokio::task::spawn_blocking;
 
 use crate::book::Uid;
 use crate::config::HistoryConfig;
-use crate::document::write_ended;
 use crate::history::{Catalog, Limits, Numbering, Range};
-use crate::id::RelayId;
 
 pub(super) use collect::collect;
 use read::PastReader;
@@ -93,13 +91,6 @@ pub(super) struct EndedStream {
     pub(super) end: Position,
     /// When its last samples came, in seconds since 1970.
     pub(super) ended: f64,
-}
-
-impl EndedStream {
-    /// Returns its document as the relay of this identity gives it out: for directories, or whole.
-    pub(super) fn document(&self, own: RelayId, is_whole: bool) -> Vec<u8> {
-        write_ended(&self.info, &[own], self.ended, is_whole)
-    }
 }
 
 impl History {

@@ -54,6 +54,35 @@ pub(in crate::shell) async fn read_directory(
     }
 }
 
+/// Asks once for all streams, those included that are over: `take` is given each, with the bytes of its document.
+pub(in crate::shell) async fn read_past(
+    link: &Link,
+    mut take: impl FnMut(Uid, StreamInfo, usize),
+) -> io::Result<()> {
+    let request = WatchRequest {
+        once: true,
+        past: true,
+        query: Vec::new(),
+    };
+    let substream = link.open(request.to_bytes())?;
+    let (mut parser, mut buffer) = (RecordParser::new(), vec![0; READ_BYTES]);
+    loop {
+        let count = read(&*substream, &mut buffer).await?;
+        let mut rest = buffer.get(..count).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        while let Some(record) = parser.next(&mut rest).map_err(io::Error::other)? {
+            if let Record::Stream { xml, .. } = record
+                && let len = xml.len()
+                && let Some(DirectoryNews::Here(uid, info)) = parse(record)
+            {
+                take(uid, *info, len);
+            }
+        }
+    }
+}
+
 /// Asks for the document of one stream; `None` if there is none, or it comes too slowly.
 pub(in crate::shell) async fn read_document(link: &Link, uid: &Uid) -> Option<StreamInfo> {
     let request = relayed_fullinfo_request(uid.as_bytes());

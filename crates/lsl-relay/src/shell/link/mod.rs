@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 
 use crate::mux::{Code, Event, Gathered, Limits, Mux, OpenError, Read, Side};
 
-pub(super) use directory::{DirectoryNews, read_directory, read_document};
+pub(super) use directory::{DirectoryNews, read_directory, read_document, read_past};
 pub(super) use drive::{LinkNews, drive};
 pub(super) use feed::PastFeed;
 

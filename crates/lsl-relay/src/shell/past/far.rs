@@ -75,15 +75,9 @@ pub(super) async fn past(
     (generation, from): (Generation, ReplayFrom),
     is_here: bool,
 ) -> Option<Past> {
-    let mut reader = FarReader {
-        shared: Arc::clone(shared),
-        uid: Uid::clone(uid),
-        info: Arc::new(outlet.info().clone()),
-        generation,
-        relay: None,
-        codec: FrameCodec::new(outlet.info()),
-        feed: None,
-    };
+    let info = Arc::new(outlet.info().clone());
+    let relay = shared.elsewhere.relay(uid);
+    let mut reader = FarReader::new(shared, (uid, relay), info, generation);
     if is_here {
         return reader.relay().map(|_| reader.into_past(u64::MAX, None));
     }
@@ -92,6 +86,31 @@ pub(super) async fn past(
         return None;
     };
     Some(reader.into_past(begin, Some(begin)))
+}
+
+/// Returns what another relay has of a stream that is over, and the position behind its last sample.
+pub(super) async fn ended(
+    shared: &Arc<Shared>,
+    (uid, relay): (&Uid, RelayId),
+    info: &Arc<StreamInfo>,
+    from: ReplayFrom,
+) -> Option<(Position, Past)> {
+    let link = shared.look(|state| state.link_to(relay).cloned())?;
+    let opening = timeout(ASK_LIMIT, PastFeed::open(&link, info, from));
+    let feed = opening.await.ok()?.ok()?;
+    let Granted {
+        generation,
+        begin,
+        end,
+        ..
+    } = *feed.granted();
+    let end = Position {
+        generation,
+        next: end?,
+    };
+    let mut reader = FarReader::new(shared, (uid, Some(relay)), Arc::clone(info), generation);
+    reader.feed = Some(shared.past_feeds.park(feed));
+    Some((end, reader.into_past(begin, Some(begin))))
 }
 
 /// Reads one numbering through the link that it comes by.
@@ -109,6 +128,23 @@ struct FarReader {
 }
 
 impl FarReader {
+    fn new(
+        shared: &Arc<Shared>,
+        (uid, relay): (&Uid, Option<RelayId>),
+        info: Arc<StreamInfo>,
+        generation: Generation,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            uid: Uid::clone(uid),
+            codec: FrameCodec::new(&info),
+            info,
+            generation,
+            relay,
+            feed: None,
+        }
+    }
+
     fn into_past(self, oldest: u64, since: Option<u64>) -> Past {
         Past {
             oldest,

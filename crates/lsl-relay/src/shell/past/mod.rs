@@ -2,6 +2,7 @@
 //! this relay, then the relay that the stream comes from. Spec: relay §9, §12.
 
 mod chain;
+mod ended;
 mod far;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use lsl_core::relay::{Past, ReplayFrom};
 use crate::book::Uid;
 use crate::shell::state::Shared;
 
+pub(super) use ended::{Elsewhere, all, ended, serve};
 pub(super) use far::Feeds;
 
 use chain::Chain;
