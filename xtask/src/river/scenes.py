@@ -282,7 +282,42 @@ def ingested(stage):
     expect(stage.table("neuro.fast")["sample_index"] == list(range(total)), "another")
     expect(stage.table("neuro.slow")["sample_index"] == [0], "slow")
     expect(stage.server.exists("neuro.fast-0"), "removed")
+    again(stage)
     return f"{total} rows, {parts} files before the end"
+
+
+def again(stage):
+    """A server loses samples that were taken, has them again later, and loses everything; and a disk takes nothing for
+    a moment."""
+    name = "lsl.lab.again.0123-ab"
+    files, hidden = Path(stage.path(f"tables/{name}")), Path(stage.path("hidden"))
+    writer = Writer(stage.server, name, THEIRS["neuro.stamped"][0])
+    write = lambda first, count: [writer.write(THEIRS["neuro.stamped"][1](first + n)) for n in range(count)]
+    write(0, 100)
+    which = "--keep", "--river", name.replace(".", r"\.")
+    stage.ingest("--once", *which).ends(0)
+    stage.server.xdel(f"{name}-0", *[place for place, _ in stage.server.xrevrange(f"{name}-0", count=40)])
+    writer.next = 60
+    write(60, 20)
+    ingest = stage.ingest(*which)
+    until("again", lambda: "the server lost samples" in str(ingest) and "begins" in str(ingest))
+    write(80, 40)
+    stage.server.flushdb()
+    until("removed", lambda: "somebody removed it" in str(ingest))
+    writer = Writer(stage.server, name, THEIRS["neuro.stamped"][0])
+    writer.next = 50
+    write(50, 100)
+    until("begin again", lambda: str(ingest).count("begins") == 2)
+    files.rename(hidden)
+    writer.stop()
+    until("disk", lambda: "No such file" in str(ingest))
+    hidden.rename(files)
+    until("end", lambda: "complete" in str(ingest))
+    ingest.signal(signal.SIGTERM)
+    ingest.ends(0)
+    table = stage.table(name)
+    expect(table["sample_index"] == list(range(150)), table["sample_index"])
+    expect(table["a"] == [1 << 40 | number for number in range(150)], "values")
 
 
 def real(stage):

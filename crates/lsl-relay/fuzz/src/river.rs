@@ -3,7 +3,7 @@
 
 use lsl_proto::value::RawSamples;
 use lsl_relay::engine::resp::{Replies, Reply};
-use lsl_relay::engine::river::{Metadata, Packing, Reader};
+use lsl_relay::engine::river::{EntryId, Metadata, Packing, Reader, Seek};
 
 use super::split;
 
@@ -31,7 +31,9 @@ pub fn check(input: &[u8]) {
     while let Ok(Some(reply)) = parser.next_reply() {
         let before = reader.last();
         let mut last = before;
-        let _ = reader.take_seek(&reply);
+        for to in [Seek::End, Seek::Behind(EntryId::default(), 7)] {
+            let _ = reader.take_seek(to, &[reply.clone(), reply.clone()]);
+        }
         if let Reply::List(_) = reply {
             let mut at = reader.last();
             let _ = reader.take(&reply, |_, index, val| {

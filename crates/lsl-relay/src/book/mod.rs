@@ -215,6 +215,11 @@ impl Book {
         });
     }
 
+    /// Returns how many streams of others there may be.
+    pub fn most_streams(&self) -> usize {
+        self.settings.streams
+    }
+
     /// Notes a stream that River keeps; `writer` is the relay that it has it from. What a relay writes never comes back to
     /// it: it would not end.
     pub fn stored(&mut self, info: StreamInfo, writer: Option<RelayId>, now: f64) {

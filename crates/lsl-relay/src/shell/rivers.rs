@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_core::relay::{Run, SourceClock};
-use lsl_core::{Error, Generation, Position, Result};
+use lsl_core::{Error, Generation, Position, Result, local_clock};
 
 use crate::book::{Reason, Uid};
 use crate::config::EngineConfig;
 use crate::engine::packed::Packed;
 use crate::engine::resp::Commands;
-use crate::engine::river::{EntryId, Packing, Turn, USER_CLOCK, generation};
+use crate::engine::river::{EntryId, Packing, Seek, Turn, USER_CLOCK, generation_of_lsl};
 use crate::engine::{EngineError, ErrorKind};
 use crate::id::RelayId;
 use crate::shell::engine::{Follow, Redis, ask, names, server_ahead};
-use crate::shell::source::{Attempt, gone, target};
+use crate::shell::source::{Attempt, RETAINED, gone, target};
 use crate::shell::state::Shared;
+use crate::shell::totals::Why;
 
 /// Streams that are offered.
 #[derive(Debug, Default)]
@@ -37,8 +38,8 @@ struct River {
     /// Unix time of the server minus its timestamps, in seconds, if they have a clock of their own.
     clock: Option<f64>,
     has_stamps: bool,
-    /// Last sample that was passed on.
-    last: Option<EntryId>,
+    /// Place and index of the last sample that was passed on.
+    last: Option<(EntryId, u64)>,
 }
 
 impl Rivers {
@@ -78,6 +79,7 @@ pub(super) async fn search(shared: Arc<Shared>, config: EngineConfig) {
         redis,
         known: HashMap::new(),
         left_out: HashSet::new(),
+        beyond: 0,
     };
     let mut is_told = false;
     loop {
@@ -100,6 +102,8 @@ struct Search {
     known: HashMap<String, (Uid, Follow)>,
     /// Streams that have ended, or cannot be read.
     left_out: HashSet<String>,
+    /// How many are too many to look at.
+    beyond: usize,
 }
 
 impl Search {
@@ -116,8 +120,13 @@ impl Search {
                 continue;
             }
             let is_over = !there.contains(name)
-                || match follow.seek(None).await {
-                    Ok(turn) => turn == Turn::Over,
+                || match follow.look().await {
+                    Ok(Some(turn)) => turn == Turn::Over,
+                    // Another one may have its name.
+                    Ok(None) => {
+                        ended.push(name.clone());
+                        continue;
+                    }
                     // It keeps no other stream from being looked at.
                     Err(error) if error.kind == ErrorKind::Corrupt => {
                         tracing::warn!("stream {name} of River is not offered any more: {error}");
@@ -141,9 +150,15 @@ impl Search {
             }
         }
         let pattern = self.config.river.as_ref();
+        let most = self.shared.look(|state| state.book.most_streams());
+        let mut beyond = 0;
         for name in &names {
             let is_wanted = pattern.is_some_and(|pattern| pattern.matches(name));
             if !is_wanted || self.known.contains_key(name) || self.left_out.contains(name) {
+                continue;
+            }
+            if self.known.len() >= most {
+                beyond += 1;
                 continue;
             }
             let writer = writer(&self.redis, name).await?;
@@ -160,6 +175,13 @@ impl Search {
                 Err(error) => return Err(error),
             }
         }
+        if beyond > self.beyond {
+            tracing::warn!("{beyond} streams of River are beyond limits.streams");
+        }
+        for _ in self.beyond..beyond {
+            self.shared.totals.refuse(Why::Streams);
+        }
+        self.beyond = beyond;
         Ok(())
     }
 
@@ -172,12 +194,12 @@ impl Search {
         let Some(mut follow) = Follow::open(Arc::clone(&self.redis), name).await? else {
             return Ok(None);
         };
-        let (packing, mut info) = follow.described(name, self.config.river_rate)?;
+        let (packing, mut info) = follow.described(self.config.river_rate)?;
         if info.session_id_bytes().is_empty() {
             let lab = self.shared.context.config().lab();
             info.set_session_id(lab.session_id.as_str());
         }
-        if follow.seek(None).await? == Turn::Over {
+        if follow.seek(Seek::End).await? == Turn::Over {
             return Ok(None);
         }
         let no_number = || EngineError::new(ErrorKind::Corrupt, "nothing numbers it");
@@ -186,7 +208,7 @@ impl Search {
             name: name.to_owned(),
             has_stamps: packing.has_stamp(),
             packing,
-            generation: generation(name).ok_or_else(no_number)?,
+            generation: follow.generation().ok_or_else(no_number)?,
             clock: said.and_then(|clock| clock.parse().ok().filter(|it: &f64| it.is_finite())),
             last: None,
         };
@@ -201,7 +223,7 @@ impl Search {
 
 /// Returns the relay that writes a stream, if one does.
 async fn writer(redis: &Redis, name: &str) -> crate::engine::Result<Option<RelayId>> {
-    let Some(generation) = generation(name).filter(|_| name.starts_with("lsl.")) else {
+    let Some(generation) = generation_of_lsl(name) else {
         return Ok(None);
     };
     let mut ask_writer = Commands::default();
@@ -231,19 +253,31 @@ pub(super) async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<I
     let wanted = shared.act(|state, _| {
         let river = state.rivers.streams.get(uid).cloned()?;
         let redis = state.rivers.redis.clone()?;
+        let ahead = state.rivers.ahead.map_or(0.0, |(ahead, ..)| ahead);
         let flow = state.reading(attempt)?;
-        Some((river, redis, flow.position(), flow.wants_past))
+        Some((river, redis, ahead, flow.position(), flow.wants_past))
     });
-    let (river, redis, position, wants_past) = wanted.ok_or_else(gone)?;
+    let (river, redis, ahead, position, wants_past) = wanted.ok_or_else(gone)?;
     let follow = Follow::open(Arc::new(redis.another()), &river.name).await;
     let mut follow = follow.map_err(failed)?.ok_or_else(gone)?;
+    if follow.generation() != Some(river.generation) {
+        return Err(gone());
+    }
     let position = position.filter(|position| position.generation == river.generation);
-    let sought = match (position, river.last) {
-        (Some(_), Some(last)) => follow.seek(Some(last)).await,
-        _ if wants_past => Ok(Turn::More),
-        _ => follow.seek(None).await,
+    let retained = EntryId::before(ahead + local_clock() - RETAINED.seconds);
+    let to = match (position, river.last) {
+        // Else it came by another way since, or always.
+        (Some(position), Some((id, index))) if index.saturating_add(1) >= position.next => {
+            Seek::Behind(id, index)
+        }
+        (Some(_), _) => Seek::Since(retained),
+        (None, _) if wants_past => Seek::Since(retained),
+        (None, _) => Seek::End,
     };
-    sought.map_err(failed)?;
+    follow.seek(to).await.map_err(failed)?;
+    if let Some(position) = position {
+        follow.skip(position.next);
+    }
     let behind = follow.last().map(|last| last + 1);
     let mut samples = Vec::new();
     // Whoever waits for its outlet waits no longer than for the numbers.
@@ -265,9 +299,12 @@ pub(super) async fn pass_on(shared: &Arc<Shared>, attempt: &Attempt) -> Result<I
         if let Some(last) = samples.last() {
             shared.act(|state, _| {
                 if let Some(river) = state.rivers.streams.get_mut(uid) {
-                    river.last = Some(last.id);
+                    river.last = Some((last.id, last.index));
                 }
             });
+        }
+        if turn == Turn::Gone {
+            return Err(gone());
         }
         if turn == Turn::Over {
             end(shared, uid, &river.name);

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod proxy;
+mod river;
 mod server;
 mod tests;
 

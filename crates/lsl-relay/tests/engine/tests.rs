@@ -10,6 +10,7 @@ use lsl_relay::engine::{Address, ErrorKind};
 use lsl_relay::shell::check_engine;
 
 use super::proxy::Proxy;
+use super::river;
 use super::server::{Kind, Server, free_port};
 use super::{
     Source, appends, check, context, engine, relay, until, until_read, until_stored, write,
@@ -25,7 +26,9 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     ("rights", rights),
     ("policy", policy),
     ("tls", tls),
-    ("river_of_others", river_of_others),
+    ("river_of_others", river::others),
+    ("river_again", river::again),
+    ("river_limit", river::limit),
 ];
 
 fn ok(reply: &Reply) {
@@ -323,48 +326,4 @@ fn tls(kind: &Kind) {
     check(&encrypted, &source, false);
     drop(relay);
     std::fs::remove_dir_all(&folder).unwrap();
-}
-
-/// Streams of River are offered, whatever else is written to the keys of one.
-fn river_of_others(kind: &Kind) {
-    let server = Server::start(kind, &[]);
-    let begin = |name: &str| {
-        let schema = r#"{"field_definitions":[{"name":"x","size":4,"type":"FLOAT"}]}"#;
-        let (described, first) = (format!("{name}-metadata"), format!("{name}-0"));
-        server.ask(&[
-            &"HSET",
-            &described,
-            &"first_stream_key",
-            &first,
-            &"schema",
-            &schema,
-            &"initialized_at_us",
-            &"0",
-        ]);
-        server.ask(&[&"XADD", &first, &"*", &"val", &"abcd", &"i", &"0"]);
-    };
-    begin("one");
-    let url = format!("redis://{}", server.address());
-    let relay = relay(&context(), &url, "river = \".*\"");
-    let until_offered = |expected: &[&str]| {
-        let limit = local_clock() + 40.0;
-        loop {
-            let status = relay.status();
-            let streams = status["streams"].as_array().unwrap();
-            let mut names: Vec<_> = streams
-                .iter()
-                .filter_map(|it| it["name"].as_str())
-                .collect();
-            names.sort_unstable();
-            if names == expected {
-                break;
-            }
-            assert!(local_clock() < limit, "{status}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
-    until_offered(&["one"]);
-    server.ask(&[&"XADD", &"one-0", &"*", &"something", &"else"]);
-    begin("two");
-    until_offered(&["two"]);
 }

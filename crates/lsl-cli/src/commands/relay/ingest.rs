@@ -3,7 +3,7 @@
 mod stream;
 mod table;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
@@ -134,7 +134,7 @@ impl IngestStreams {
             .names()
             .map_err(|error| Failure::Lost(error.to_string()))?;
         for name in names.iter().filter(|name| self.river.matches(name)) {
-            if streams.open.contains_key(name) || streams.refused.contains(name) {
+            if streams.open.contains_key(name) || !streams.may_try(name) {
                 continue;
             }
             let shown = printable(name);
@@ -147,6 +147,7 @@ impl IngestStreams {
             match opened {
                 Ok(Some(ingest)) => {
                     note(format_args!("{shown}: begins"));
+                    streams.refused.remove(name);
                     streams.open.insert(name.clone(), ingest);
                 }
                 Ok(None) => {}
@@ -161,23 +162,35 @@ impl IngestStreams {
 #[derive(Default)]
 struct Streams {
     open: BTreeMap<String, Ingest>,
-    /// What cannot be taken, for a reason that was said.
-    refused: BTreeSet<String>,
+    /// What cannot be taken as yet.
+    refused: BTreeMap<String, Refusal>,
+}
+
+/// Why a stream cannot be taken, which was said, and when it is tried again.
+struct Refusal {
+    reason: String,
+    secs: f64,
+    until: f64,
 }
 
 impl Streams {
     /// Has each read what is there. Returns whether something came.
     fn step(&mut self, client: &RiverClient, all: bool, once: bool) -> Outcome<bool> {
         let (mut has_come, mut wrong) = (false, Vec::new());
+        let mut waiting: usize = self.open.values().map(|ingest| ingest.bytes).sum();
+        let share = MOST_BYTES / self.open.len().max(1);
         for (name, ingest) in &mut self.open {
             let was_open = ingest.stage == Stage::Open;
-            match ingest.step(client, all) {
+            waiting = waiting.saturating_sub(ingest.bytes);
+            let room = MOST_BYTES.saturating_sub(waiting).max(share);
+            match ingest.step(client, all, room) {
                 Ok(came) => has_come |= came,
                 Err(Failure::Lost(text)) if once => return Err(Failure::Lost(text)),
                 Err(Failure::Lost(text)) => tracing::warn!("{text}; tried again"),
                 // A full disk, say: everything is still in Redis.
                 Err(failure) => wrong.push((name.clone(), failure)),
             }
+            waiting += ingest.bytes;
             if was_open && ingest.stage == Stage::Complete {
                 note(format_args!("{}: complete", printable(name)));
             }
@@ -202,10 +215,9 @@ impl Streams {
 
     /// Writes what waits.
     fn finish(&mut self, client: &RiverClient) -> Outcome {
-        // Whether there still is a server or not.
-        for ingest in self.open.values_mut() {
-            ingest.flush()?;
-        }
+        // Whether there still is a server or not, and whatever came of another one.
+        let flushed: Vec<_> = self.open.values_mut().map(Ingest::flush).collect();
+        flushed.into_iter().collect::<Outcome>()?;
         self.step(client, true, true)?;
         match self.refused.len() {
             0 => Ok(()),
@@ -216,16 +228,41 @@ impl Streams {
     }
 
     fn refuse(&mut self, name: &str, failure: &Failure) {
-        tracing::error!("{}: {failure}", printable(name));
-        self.refused.insert(name.to_owned());
+        let (reason, now) = (failure.to_string(), local_clock());
+        let before = self.refused.remove(name);
+        let before = before.filter(|before| before.reason == reason);
+        if before.is_none() {
+            tracing::error!("{}: {reason}; tried again", printable(name));
+        }
+        let secs = before.map_or(REFUSED_SECS.0, |it| REFUSED_SECS.1.min(it.secs * 2.0));
+        let until = now + secs;
+        let refusal = Refusal {
+            reason,
+            secs,
+            until,
+        };
+        self.refused.insert(name.to_owned(), refusal);
+    }
+
+    /// Whether it is time to try a stream.
+    fn may_try(&self, name: &str) -> bool {
+        let refused = self.refused.get(name);
+        refused.is_none_or(|refused| local_clock() >= refused.until)
     }
 }
+
+/// Bytes of rows that wait in memory, of all streams.
+const MOST_BYTES: usize = 256 << 20;
 
 /// File that is locked for as long as tables are written here.
 const LOCK: &str = ".lsl.lock";
 
 /// Time in seconds between looks for streams, and for what can be removed.
 const LOOK_SECS: f64 = 2.0;
+
+/// Time in seconds until a stream that could not be taken is tried again, as a disk may have room then: at first, and at
+/// most.
+const REFUSED_SECS: (f64, f64) = (2.0, 60.0);
 
 /// Time in seconds between looks for samples while none come.
 const NAP_SECS: f64 = 0.2;

@@ -32,28 +32,17 @@ fn tame(text: &[u8], most: usize) -> String {
     kept.collect()
 }
 
-/// Returns the numbering of a stream: that of LSL, if it comes from there, or the UUID in its name, else the SHA-256.
-pub fn generation(name: &str) -> Option<Generation> {
-    let of_lsl = name
-        .strip_prefix("lsl.")
-        .and_then(|rest| rest.split('.').nth(2));
-    if let Some(generation) = of_lsl.and_then(|it| Generation::parse(it.as_bytes())) {
-        return Some(generation);
-    }
-    let parts = name.split('.').rev();
-    let mut uuids = parts.filter(|part| is_uuid(part));
-    match uuids.next() {
-        Some(uuid) => Generation::parse(uuid.as_bytes()),
-        None => Generation::parse(hex(&Sha256::digest(name)).as_bytes()),
-    }
+/// Returns the numbering of LSL that a stream has by its name, if it comes from there.
+pub fn generation_of_lsl(name: &str) -> Option<Generation> {
+    let parts = name.strip_prefix("lsl.")?;
+    Generation::parse(parts.split('.').nth(2)?.as_bytes())
 }
 
-fn is_uuid(text: &str) -> bool {
-    let is_right = |(at, byte): (usize, u8)| match at {
-        8 | 13 | 18 | 23 => byte == b'-',
-        _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
-    };
-    text.len() == 36 && text.bytes().enumerate().all(is_right)
+/// Returns the numbering of a stream: that of LSL, if it comes from there, else the SHA-256 of its name and of when it was
+/// made, as a name may be used again.
+pub fn generation(name: &str, initialized_at_us: i64) -> Option<Generation> {
+    let digest = || hex(&Sha256::digest(format!("{name} {initialized_at_us}")));
+    generation_of_lsl(name).or_else(|| Generation::parse(digest().as_bytes()))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -237,20 +226,17 @@ mod tests {
     }
 
     #[test]
-    fn a_numbering_is_the_uuid_in_the_name_or_its_hash() {
-        let uuid = "3f9a2c5e-0d1b-4c6a-9e8f-112233445566";
-        for name in [
-            uuid,
-            &format!("lsl.s.n.{uuid}"),
-            &format!("lsl.s.n.{uuid}.2"),
-        ] {
-            assert_eq!(generation(name).unwrap().as_str(), uuid);
+    fn a_numbering_is_that_of_lsl_or_of_one_stream_of_a_name() {
+        let of = |name, at| generation(name, at).unwrap();
+        for name in ["lsl.s.n.0-ab", "lsl.s.n.0-ab.2"] {
+            assert_eq!(of(name, 1).as_str(), "0-ab");
+            assert_eq!(of(name, 1), of(name, 2));
         }
-        assert_eq!(generation("lsl.s.n.0-ab.2").unwrap().as_str(), "0-ab");
-        let hash = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa";
-        assert_eq!(generation("other").unwrap().as_str(), hash);
-        assert_ne!(generation("other"), generation("another"));
-        assert!(is_uuid(&uid("other")) && uid("other") != uid("another"));
+        let hash = "fb9c5784e26c56f78002017764a3c18ec54d9b39788529744f76469456795e1d";
+        assert_eq!(of("other", 7).as_str(), hash);
+        assert_ne!(of("other", 7), of("other", 8));
+        assert_ne!(of("other", 7), of("another", 7));
+        assert_ne!(uid("other"), uid("another"));
     }
 
     #[test]

@@ -17,11 +17,12 @@ mod writer;
 
 pub use entry::{Entry, EntryId, Kind, entries};
 pub use metadata::{
-    Metadata, described_by, generation, metadata_key, samples_key, stream_name, uid, user_json,
+    Metadata, described_by, generation, generation_of_lsl, metadata_key, samples_key, stream_name,
+    uid, user_json,
 };
 pub use opening::{Opening, Step, said_of};
 pub use pattern::Pattern;
-pub use reader::{Reader, Turn};
+pub use reader::{End, Reader, Seek, Turn};
 pub use samples::{MOST_TEXT_BYTES, Packing, USER_CLOCK, USER_UID, USER_XML};
 pub use schema::{Field, FieldType, Schema};
 pub use writer::{Fault, Writer};

@@ -1,7 +1,7 @@
 //! Follows a stream of River from key to key. Spec: relay §12.2.
 
 use super::metadata::{Metadata, number_of};
-use super::{EntryId, Kind, Unreadable, entries, metadata_key};
+use super::{Entry, EntryId, Kind, Unreadable, entries, metadata_key};
 use crate::engine::resp::{Commands, Reply};
 
 /// Reader of one stream.
@@ -11,8 +11,22 @@ pub struct Reader {
     key: Vec<u8>,
     /// Last entry of the key that was read.
     after: EntryId,
-    /// Index of the last sample that was read.
+    /// Index of the last sample that was read, or that is not wanted any more.
     last: Option<u64>,
+    /// That of the last sample that the server gave: less, where one that failed over gives some again.
+    given: Option<u64>,
+}
+
+/// Where a reader goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek {
+    /// Behind the last sample.
+    End,
+    /// Behind the last sample of this time, by the ids.
+    Since(EntryId),
+    /// Behind the sample with this index, which was here. The server may have lost it since, and have it again elsewhere:
+    /// only the index says what is new.
+    Behind(EntryId, u64),
 }
 
 /// What came of a reply.
@@ -24,6 +38,10 @@ pub enum Turn {
     Wait,
     /// The stream ended.
     Over,
+    /// It was removed; whether it had ended, nothing says.
+    Gone,
+    /// The server gives again what it had lost: the reader is to be sought behind what it has.
+    Again,
 }
 
 impl Reader {
@@ -34,10 +52,21 @@ impl Reader {
             key: metadata.first_key.clone(),
             after: EntryId::default(),
             last: None,
+            given: None,
         }
     }
 
-    /// Returns the index of the last sample that was read.
+    /// Leaves out samples before this index.
+    pub fn skip(&mut self, next: u64) {
+        self.last = self.last.max(next.checked_sub(1));
+    }
+
+    /// Returns the index of the last sample that the server gave.
+    pub fn given(&self) -> Option<u64> {
+        self.given
+    }
+
+    /// Returns the index of the last sample that was read, or left out.
     pub fn last(&self) -> Option<u64> {
         self.last
     }
@@ -66,10 +95,11 @@ impl Reader {
         commands
     }
 
-    /// Takes the reply to [`read`](Self::read) or [`wait`](Self::wait). Each sample goes to `sink`, with its index.
+    /// Takes the reply to [`read`](Self::read) or [`wait`](Self::wait). Each sample that is wanted goes to `sink`, with
+    /// its index.
     ///
     /// # Errors
-    /// [`Unreadable`] if indices fall, or what is there makes no sense; those of `sink`.
+    /// [`Unreadable`] if what is there makes no sense; those of `sink`.
     pub fn take(
         &mut self,
         reply: &Reply,
@@ -88,14 +118,14 @@ impl Reader {
             turn = Turn::More;
             match entry.kind {
                 Kind::Sample(index, val) => {
-                    if let Some(last) = self.last.filter(|last| index <= *last) {
-                        return Err(Unreadable(format!(
-                            "its indices fall from {last} to {index}"
-                        )));
+                    if self.given.is_some_and(|given| index <= given) {
+                        return Ok(Turn::Again);
                     }
-                    sink(entry.id, index, &val)?;
-                    self.last = Some(index);
-                    self.after = entry.id;
+                    if self.last < Some(index) {
+                        sink(entry.id, index, &val)?;
+                        self.last = Some(index);
+                    }
+                    (self.given, self.after) = (Some(index), entry.id);
                 }
                 Kind::Tombstone(next, _) => return self.follow(next),
                 Kind::Eof(_) => return Ok(Turn::Over),
@@ -104,29 +134,50 @@ impl Reader {
         Ok(turn)
     }
 
-    /// Asks for the last entry of the key, or the last that is not behind `to`, to go on from there.
-    pub fn seek(&self, to: Option<EntryId>) -> Commands {
+    /// Asks for the end of the key, and for the last entry that is not behind where `to` is.
+    pub fn seek(&self, to: Seek) -> Commands {
         let mut commands = Commands::default();
-        let to = to.map_or_else(|| "+".to_owned(), |to| to.to_string());
+        let to = match to {
+            Seek::End => "+".to_owned(),
+            Seek::Since(id) | Seek::Behind(id, _) => id.to_string(),
+        };
+        commands.add(&[&"XREVRANGE", &self.key, &"+", &"-", &"COUNT", &"2"]);
         commands.add(&[&"XREVRANGE", &self.key, &to, &"-", &"COUNT", &"1"]);
         commands
     }
 
-    /// Takes the reply to [`seek`](Self::seek): after `More`, seek again, in the next key.
+    /// Takes the replies to [`seek`](Self::seek): after `More`, seek again, in the next key.
     ///
     /// # Errors
     /// [`Unreadable`] if what is there makes no sense.
-    pub fn take_seek(&mut self, reply: &Reply) -> Result<Turn, Unreadable> {
-        let last = entries(reply)?.into_iter().next();
-        match last.map(|entry| (entry.id, entry.kind)) {
-            None => Ok(Turn::Wait),
+    pub fn take_seek(&mut self, to: Seek, replies: &[Reply]) -> Result<Turn, Unreadable> {
+        let [end, found] = replies else {
+            return Err(Unreadable("the server answers something else".to_owned()));
+        };
+        let end = End::of(end)?;
+        let mut found = entries(found)?.into_iter().next();
+        if let Seek::Behind(_, index) = to {
+            self.last = self.last.max(Some(index));
+            found = match end {
+                // All of the key is known.
+                Some(end) if end.index <= index => Some(end.entry),
+                // Another server may have other samples at the same time.
+                _ => found.filter(|it| matches!(it.kind, Kind::Sample(at, _) if at <= index)),
+            };
+        }
+        match found.map(|entry| (entry.id, entry.kind)) {
+            None => {
+                (self.after, self.given) = (EntryId::default(), None);
+                Ok(Turn::Wait)
+            }
             Some((id, Kind::Sample(index, _))) => {
-                (self.after, self.last) = (id, Some(index));
+                (self.after, self.given) = (id, Some(index));
+                self.last = self.last.max(Some(index));
                 Ok(Turn::Wait)
             }
             Some((_, Kind::Tombstone(next, _))) => self.follow(next),
             Some((_, Kind::Eof(index))) => {
-                self.last = Some(index);
+                self.last = self.last.max(Some(index));
                 Ok(Turn::Over)
             }
         }
@@ -164,7 +215,7 @@ impl Reader {
             return Ok(Turn::Wait);
         }
         let Some(metadata) = Metadata::of_reply(described)? else {
-            return Ok(Turn::Over);
+            return Ok(Turn::Gone);
         };
         let first = number_of(&self.name, &metadata.first_key);
         if first > number_of(&self.name, &self.key) {
@@ -173,5 +224,34 @@ impl Reader {
             return Ok(Turn::More);
         }
         Ok(Turn::Wait)
+    }
+}
+
+/// Last entry of a key, and the index of its last sample.
+#[derive(Debug)]
+pub struct End {
+    /// The entry.
+    pub entry: Entry,
+    /// Index of the last sample of the key: who ends a stream for another may not know it.
+    pub index: u64,
+}
+
+impl End {
+    /// Reads the reply that has the last two entries, the last first; `None` if there is no entry.
+    ///
+    /// # Errors
+    /// [`Unreadable`] if what is there makes no sense.
+    pub fn of(reply: &Reply) -> Result<Option<Self>, Unreadable> {
+        let mut last = entries(reply)?.into_iter();
+        let Some(entry) = last.next() else {
+            return Ok(None);
+        };
+        let before = last.next().map(|it| it.kind);
+        let index = match (&entry.kind, before) {
+            (Kind::Sample(index, _), _) => *index,
+            (_, Some(Kind::Sample(index, _))) => index,
+            (Kind::Tombstone(_, index) | Kind::Eof(index), _) => *index,
+        };
+        Ok(Some(Self { entry, index }))
     }
 }

@@ -9,7 +9,7 @@ use super::follow::{Follow, names, server_ahead, trim};
 use super::redis::Redis;
 use crate::config::EngineConfig;
 use crate::engine::resp::{Commands, Reply};
-use crate::engine::river::{EntryId, Metadata, Turn};
+use crate::engine::river::{EntryId, Metadata, Seek, Turn};
 use crate::engine::{EngineError, ErrorKind, Result};
 
 /// Client of a server with streams of River. Its calls block.
@@ -87,18 +87,19 @@ impl RiverClient {
         })
     }
 
-    /// Opens a stream, to be read behind this entry, or from its oldest sample on; `None` if there is none of this name.
+    /// Opens a stream, to be read behind the sample with this place and index, or from its oldest one on; `None` if there
+    /// is none of this name.
     ///
     /// # Errors
     /// [`EngineError`]
-    pub fn open(&self, name: &str, after: Option<EntryId>) -> Result<Option<RiverStream>> {
+    pub fn open(&self, name: &str, after: Option<(EntryId, u64)>) -> Result<Option<RiverStream>> {
         let (redis, name) = (self.redis.another(), name.to_owned());
         self.run(async move {
             let Some(mut follow) = Follow::open(Arc::new(redis), &name).await? else {
                 return Ok(None);
             };
-            if after.is_some() {
-                follow.seek(after).await?;
+            if let Some((id, index)) = after {
+                follow.seek(Seek::Behind(id, index)).await?;
             }
             Ok(Some(RiverStream {
                 metadata: follow.metadata().clone(),
@@ -129,13 +130,14 @@ impl RiverClient {
         Ok(turn)
     }
 
-    /// Removes the keys that ended before this entry, and a stream that ended so. Returns whether all is removed.
+    /// Removes the keys that ended before this entry was written and have no sample behind `kept`, and a stream that
+    /// ended so. Returns whether all is removed.
     ///
     /// # Errors
     /// [`EngineError`]
-    pub fn trim(&self, name: &str, until: EntryId) -> Result<bool> {
+    pub fn trim(&self, name: &str, until: EntryId, kept: u64) -> Result<bool> {
         let (redis, name) = (Arc::clone(&self.redis), name.to_owned());
-        self.run(async move { trim(&redis, &name, until).await })
+        self.run(async move { trim(&redis, &name, until, Some(kept)).await })
     }
 
     /// Ends a stream whose last sample has this index, if nobody holds it to write it, and nothing came to its key since.
@@ -152,7 +154,7 @@ impl RiverClient {
             let mut look = Commands::default();
             look.add(&[&"WATCH", &key]);
             look.add(&[&"XREVRANGE", &key, &"+", &"-", &"COUNT", &"1"]);
-            let writer = crate::engine::river::generation(&name);
+            let writer = crate::engine::river::generation_of_lsl(&name);
             let writer = writer.map_or_else(String::new, |it| format!("lsl:{{{it}}}:w"));
             look.add(&[&"EXISTS", &writer]);
             let (replies, connection) = super::redis::Server::run(&redis, None, look).await?;

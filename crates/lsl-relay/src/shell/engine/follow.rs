@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use lsl_core::{StreamInfo, local_clock};
+use lsl_core::{Generation, StreamInfo, local_clock};
 
-use super::redis::{Redis, Server};
+use super::redis::{ConnectionId, Redis, Server};
 use crate::engine::packed;
 use crate::engine::resp::{Commands, Reply};
 use crate::engine::river::{
-    EntryId, Metadata, Packing, Reader, Turn, Unreadable, described_by, entries, metadata_key,
+    End, EntryId, Metadata, Packing, Reader, Seek, Turn, Unreadable, described_by, generation,
+    metadata_key,
 };
 use crate::engine::{EngineError, ErrorKind, Result};
 
@@ -16,6 +17,9 @@ use crate::engine::{EngineError, ErrorKind, Result};
 #[derive(Debug)]
 pub(in crate::shell) struct Follow {
     redis: Arc<Redis>,
+    /// The connection on which it was sought: another one may lead to a server that has less.
+    connection: Option<ConnectionId>,
+    name: String,
     metadata: Metadata,
     reader: Reader,
     /// Entries that are asked for at a time.
@@ -37,6 +41,8 @@ impl Follow {
         let most = REPLY_BYTES / metadata.schema.sample_len().max(1);
         Ok(Some(Self {
             redis,
+            connection: None,
+            name: name.to_owned(),
             reader: Reader::new(name, &metadata),
             metadata,
             most: most.clamp(1, MOST_ENTRIES),
@@ -52,12 +58,13 @@ impl Follow {
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if LSL has no stream for it.
-    pub(in crate::shell) fn described(
-        &self,
-        name: &str,
-        srate: f64,
-    ) -> Result<(Packing, StreamInfo)> {
-        Packing::of_metadata(name, &self.metadata, srate).map_err(corrupt)
+    pub(in crate::shell) fn described(&self, srate: f64) -> Result<(Packing, StreamInfo)> {
+        Packing::of_metadata(&self.name, &self.metadata, srate).map_err(corrupt)
+    }
+
+    /// Returns the numbering of its samples; `None` if nothing numbers them.
+    pub(in crate::shell) fn generation(&self) -> Option<Generation> {
+        generation(&self.name, self.metadata.initialized_at_us)
     }
 
     /// Returns the index of the last sample that was read.
@@ -70,45 +77,104 @@ impl Follow {
         self.reader.key()
     }
 
-    /// Goes behind the last sample, or behind this entry. `Over` if the stream has ended there.
+    /// Leaves out samples before this index.
+    pub(in crate::shell) fn skip(&mut self, next: u64) {
+        self.reader.skip(next);
+    }
+
+    /// Goes on there. `Over` if the stream has ended there.
     ///
     /// # Errors
     /// [`EngineError`]
-    pub(in crate::shell) async fn seek(&mut self, to: Option<EntryId>) -> Result<Turn> {
+    pub(in crate::shell) async fn seek(&mut self, to: Seek) -> Result<Turn> {
+        self.connection = None;
         loop {
-            let reply = ask(&self.redis, self.reader.seek(to)).await?;
-            match self.reader.take_seek(&reply).map_err(corrupt)? {
-                Turn::More => {}
-                turn => return Ok(turn),
+            let replies = self.ask(self.reader.seek(to)).await?;
+            let turn = self.reader.take_seek(to, &replies).map_err(corrupt)?;
+            if turn == Turn::More {
+                continue;
             }
+            if let (Seek::Behind(_, had), Some(given)) = (to, self.reader.given())
+                && given < had
+            {
+                let name = &self.name;
+                tracing::warn!(
+                    "stream {name} of River: the server lost samples up to {had} that were read; those up to there which \
+                     come again are left out"
+                );
+            }
+            return Ok(turn);
         }
+    }
+
+    /// Goes behind the last sample, if this is still the stream that was opened; else `None`.
+    ///
+    /// # Errors
+    /// [`EngineError`]
+    pub(in crate::shell) async fn look(&mut self) -> Result<Option<Turn>> {
+        let described = metadata_key(&self.name);
+        let mut commands = Commands::default();
+        commands.add(&[
+            &"HMGET",
+            &described,
+            &"initialized_at_us",
+            &"first_stream_key",
+        ]);
+        let (replies, connection) = self.redis.run(None, commands).await?;
+        let reply = checked(replies.into_iter().next().unwrap_or(Reply::Nil))?;
+        let [begun, first] = reply.list().unwrap_or_default() else {
+            return Ok(None);
+        };
+        let (Some(begun), Some(first)) = (begun.text(), first.bytes()) else {
+            return Ok(None);
+        };
+        let begun = begun.parse().unwrap_or_default();
+        if generation(&self.name, begun) != self.generation() {
+            return Ok(None);
+        }
+        if self.connection != Some(connection) || begun != self.metadata.initialized_at_us {
+            self.metadata.initialized_at_us = begun;
+            first.clone_into(&mut self.metadata.first_key);
+            self.reader = Reader::new(&self.name, &self.metadata);
+        }
+        self.seek(Seek::End).await.map(Some)
     }
 
     /// Reads the next samples, each of which goes to `sink` with its index. `Wait` if there is none as yet; then waits
     /// for so many ms before.
     ///
     /// # Errors
-    /// [`EngineError`]; those of `sink` are [`ErrorKind::Corrupt`].
+    /// [`EngineError`]; those of `sink` are [`ErrorKind::Corrupt`]. After [`ErrorKind::Retry`] it is to be opened again
+    /// and sought behind what is there: the server may have lost some of it.
     pub(in crate::shell) async fn next(
         &mut self,
         ms: u32,
         mut sink: impl FnMut(EntryId, u64, &[u8]) -> Result<(), Unreadable> + Send,
     ) -> Result<Turn> {
-        let reply = ask(&self.redis, self.reader.read(self.most)).await?;
-        let turn = self.reader.take(&reply, &mut sink).map_err(corrupt)?;
-        if turn != Turn::Wait {
-            return Ok(turn);
-        }
-        if ms > 0 {
-            let reply = ask(&self.redis, self.reader.wait(self.most, ms)).await?;
-            let turn = self.reader.take(&reply, &mut sink).map_err(corrupt)?;
-            if turn != Turn::Wait {
-                return Ok(turn);
+        let waits = (ms > 0).then(|| self.reader.wait(self.most, ms));
+        for commands in [Some(self.reader.read(self.most)), waits]
+            .into_iter()
+            .flatten()
+        {
+            let replies = self.ask(commands).await?;
+            let reply = replies.first().unwrap_or(&Reply::Nil);
+            match self.reader.take(reply, &mut sink).map_err(corrupt)? {
+                Turn::Wait => {}
+                Turn::Again => {
+                    let text = format!("stream {} of River comes again from before", self.name);
+                    return Err(EngineError::new(ErrorKind::Retry, text));
+                }
+                turn => return Ok(turn),
             }
         }
-        let (replies, _) = self.redis.run(None, self.reader.check()).await?;
-        let replies: Vec<_> = replies.into_iter().map(checked).collect::<Result<_>>()?;
+        let replies = self.ask(self.reader.check()).await?;
         self.reader.take_check(&replies).map_err(corrupt)
+    }
+
+    async fn ask(&mut self, commands: Commands) -> Result<Vec<Reply>> {
+        let (replies, connection) = self.redis.run(self.connection, commands).await?;
+        self.connection = Some(connection);
+        replies.into_iter().map(checked).collect()
     }
 }
 
@@ -138,12 +204,18 @@ pub(in crate::shell) async fn names(redis: &Redis) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Removes the keys of a stream that ended before this entry, and of a stream that ended so all of it. The description
-/// says first what the oldest key is then. Returns whether all is removed.
+/// Removes the keys of a stream that ended before this entry was written, and have no sample behind `kept` if that is
+/// given; of a stream that ended so all of it. The description says first what the oldest key is then. Returns whether
+/// all is removed.
 ///
 /// # Errors
 /// [`EngineError`]
-pub(super) async fn trim(redis: &Redis, name: &str, until: EntryId) -> Result<bool> {
+pub(super) async fn trim(
+    redis: &Redis,
+    name: &str,
+    until: EntryId,
+    kept: Option<u64>,
+) -> Result<bool> {
     let mut commands = Commands::default();
     commands.add(&[&"HGETALL", &metadata_key(name)]);
     let described = ask(redis, commands).await?;
@@ -153,12 +225,14 @@ pub(super) async fn trim(redis: &Redis, name: &str, until: EntryId) -> Result<bo
     let mut reader = Reader::new(name, &metadata);
     loop {
         let key = reader.key().to_vec();
-        let last = ask(redis, reader.seek(None)).await?;
-        let ended = entries(&last).map_err(corrupt)?.first().map(|it| it.id);
-        if ended.is_none_or(|ended| ended >= until) {
+        let (replies, _) = redis.run(None, reader.seek(Seek::End)).await?;
+        packed::fail(&replies)?;
+        let end = End::of(replies.first().unwrap_or(&Reply::Nil)).map_err(corrupt)?;
+        let is_due = |end: End| end.entry.id < until && kept.is_none_or(|kept| end.index <= kept);
+        if !end.is_some_and(is_due) {
             return Ok(false);
         }
-        let turn = reader.take_seek(&last).map_err(corrupt)?;
+        let turn = reader.take_seek(Seek::End, &replies).map_err(corrupt)?;
         let mut commands = Commands::default();
         match turn {
             Turn::More => {
@@ -170,7 +244,7 @@ pub(super) async fn trim(redis: &Redis, name: &str, until: EntryId) -> Result<bo
                 commands.add(&[&"UNLINK", &key]);
                 commands.add(&[&"DEL", &metadata_key(name)]);
             }
-            Turn::Wait => return Ok(false),
+            Turn::Wait | Turn::Gone | Turn::Again => return Ok(false),
         }
         let (replies, _) = redis.run(None, commands).await?;
         packed::fail(&replies)?;

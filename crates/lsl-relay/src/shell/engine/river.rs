@@ -159,7 +159,7 @@ impl RiverEngine {
         let until = EntryId::before(ahead + now - self.config.max_age_secs);
         for stream in streams {
             let name = stream.lock().await.writer.name().to_owned();
-            trim(&self.redis, &name, until).await?;
+            trim(&self.redis, &name, until, None).await?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use lsl_core::local_clock;
-use lsl_relay::engine::river::{EntryId, Metadata, Turn};
+use lsl_relay::engine::river::{EntryId, Metadata, Turn, generation_of_lsl};
 use lsl_relay::engine::{EngineError, ErrorKind as Kind};
 use lsl_relay::shell::{RiverClient, RiverSample, RiverStream};
 use serde_json::{Map, Value};
@@ -24,14 +24,15 @@ pub(super) struct Ingest {
     stream: Option<RiverStream>,
     metadata: Metadata,
     rows: Vec<RiverSample>,
-    bytes: usize,
+    /// Bytes of rows that wait.
+    pub(super) bytes: usize,
     /// When the first row that waits came.
     since: f64,
     /// Number of the next file.
     number: u32,
-    /// Place and number of the last row: of all, and of those in files.
+    /// Place and number of the last row, and number of the last in files.
     last: Option<(EntryId, u64)>,
-    kept: Option<EntryId>,
+    kept: Option<u64>,
     /// When something came last.
     came_at: f64,
     pub(super) stage: Stage,
@@ -58,12 +59,11 @@ impl Ingest {
             (false, Some(part)) => Some(table::last_of(part)?),
             (false, None) => None,
         };
-        let kept = last.map(|(id, _)| id);
-        let Some(mut stream) = client.open(name, kept).map_err(failed)? else {
+        let Some(mut stream) = client.open(name, last).map_err(failed)? else {
             return Ok(None);
         };
         if last.is_some() {
-            is_the_same(&folder, stream.metadata())?;
+            is_the_same(&folder, name, stream.metadata())?;
         }
         if is_whole {
             // We were interrupted before we removed what became of these.
@@ -88,7 +88,7 @@ impl Ingest {
             since: 0.0,
             number: number.map_or(0, |number| number + 1),
             last,
-            kept,
+            kept: last.map(|(_, index)| index),
             came_at: local_clock(),
             stage: if is_whole {
                 Stage::Complete
@@ -100,25 +100,28 @@ impl Ingest {
         Ok(Some(ingest))
     }
 
-    /// Reads what is there, and writes what is due; everything, if `all` is. Returns whether something came.
-    pub(super) fn step(&mut self, client: &RiverClient, all: bool) -> Outcome<bool> {
+    /// Reads what is there, and writes what is due: everything, if `all` is, or if more than `room` bytes wait. Returns
+    /// whether something came.
+    pub(super) fn step(&mut self, client: &RiverClient, all: bool, room: usize) -> Outcome<bool> {
         if self.stage == Stage::Complete {
             return Ok(false);
         }
         if self.stream.is_none() {
-            let after = self.last.map(|(id, _)| id);
-            self.stream = client.open(&self.name, after).map_err(failed)?;
+            self.stream = client.open(&self.name, self.last).map_err(failed)?;
             let said = self.stream.as_ref().map(RiverStream::metadata);
-            if said.is_some_and(|it| it.initialized_at_us != self.metadata.initialized_at_us) {
+            if said.is_some_and(|it| {
+                !is_one(
+                    &self.name,
+                    self.metadata.initialized_at_us,
+                    it.initialized_at_us,
+                )
+            }) {
                 self.flush()?;
                 return Err(another(&self.folder));
             }
         }
         let Some(mut stream) = self.stream.take() else {
-            self.flush()?;
-            return Err(Failure::Runtime(
-                "somebody removed it before it ended".to_owned(),
-            ));
+            return self.removed();
         };
         let first = self.rows.len();
         let turn = client.read(&mut stream, &mut self.rows).map_err(failed)?;
@@ -144,14 +147,23 @@ impl Ingest {
             .map(|row| row.val.len() + ROW_BYTES)
             .sum::<usize>();
         let has_come = !came.is_empty();
-        let is_due = self.bytes >= GROUP_BYTES || local_clock() - self.since >= GROUP_SECS;
+        let is_due =
+            self.bytes >= room.min(GROUP_BYTES) || local_clock() - self.since >= GROUP_SECS;
         if turn == Turn::Over || is_due || all {
             self.flush()?;
         }
-        if turn == Turn::Over {
-            self.complete()?;
+        match turn {
+            Turn::Over => self.complete()?,
+            Turn::Gone => return self.removed(),
+            Turn::More | Turn::Wait | Turn::Again => {}
         }
         Ok(has_come || turn == Turn::More)
+    }
+
+    fn removed(&mut self) -> Outcome<bool> {
+        self.flush()?;
+        let text = "somebody removed it before it ended";
+        Err(Failure::Runtime(text.to_owned()))
     }
 
     /// Removes from Redis what is in files and old enough; a stream that nobody writes is ended after `stale_secs`.
@@ -159,11 +171,12 @@ impl Ingest {
     pub(super) fn tidy(&mut self, client: &RiverClient, stale_secs: f64) -> Outcome<bool> {
         let now = client.now().map_err(failed)?;
         let until = EntryId::before(now - LOOK_BACK_SECS);
-        if self.stage == Stage::Complete {
-            return client.trim(&self.name, until).map_err(failed);
-        }
-        if let Some(kept) = self.kept {
-            client.trim(&self.name, until.min(kept)).map_err(failed)?;
+        let trim = |kept| client.trim(&self.name, until, kept).map_err(failed);
+        match (self.stage, self.kept) {
+            // It may have ended without a sample.
+            (Stage::Complete, kept) => return trim(kept.unwrap_or_default()),
+            (Stage::Open, Some(kept)) => drop(trim(kept)?),
+            (Stage::Open, None) => {}
         }
         if stale_secs > 0.0
             && local_clock() - self.came_at >= stale_secs
@@ -185,7 +198,7 @@ impl Ingest {
         let Some(last) = self.rows.last() else {
             return Ok(());
         };
-        let kept = last.id;
+        let kept = last.index;
         let path = self
             .folder
             .join(format!("{PART}{:010}.parquet", self.number));
@@ -238,16 +251,21 @@ impl Ingest {
 }
 
 /// Fails if what is in a folder is of another stream, which had the same name: what comes would be taken for its rest.
-fn is_the_same(folder: &Path, metadata: &Metadata) -> Outcome {
+fn is_the_same(folder: &Path, name: &str, metadata: &Metadata) -> Outcome {
     let said = fs::read(folder.join(DESCRIBED)).ok();
     let said = said.and_then(|said| serde_json::from_slice::<Value>(&said).ok());
-    let begun = said
-        .as_ref()
-        .and_then(|said| said.get("initialized_at_us")?.as_str());
+    let begun = said.as_ref().and_then(|it| it.get("initialized_at_us"));
+    let begun = begun.and_then(|it| it.as_str()?.parse().ok());
     match begun {
-        Some(begun) if begun != metadata.initialized_at_us.to_string() => Err(another(folder)),
+        Some(begun) if !is_one(name, begun, metadata.initialized_at_us) => Err(another(folder)),
         _ => Ok(()),
     }
+}
+
+/// Whether streams of one name that were made at these times are one: that of LSL which a relay describes anew after a
+/// server lost all of it is.
+fn is_one(name: &str, begun: i64, again: i64) -> bool {
+    begun == again || generation_of_lsl(name).is_some()
 }
 
 fn another(folder: &Path) -> Failure {

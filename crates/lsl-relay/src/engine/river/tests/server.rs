@@ -6,7 +6,7 @@ use super::super::*;
 use crate::engine::resp::{Commands, Replies, Reply};
 
 /// What the layout needs of Redis.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct Server {
     pub(super) ms: u64,
     pub(super) hashes: BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
