@@ -563,6 +563,11 @@ impl<T: Transmit> Fanout<T> {
     pub fn close(&mut self) {
         self.is_closing = true;
         let _ = self.flush();
+        if let Some(retention) = &mut self.retention
+            && self.logs[Self::RETAINED.index()].is_empty()
+        {
+            retention.disarm();
+        }
         for consumer in &mut self.consumers {
             consumer.say_goodbye();
             consumer.wake();

@@ -99,6 +99,11 @@ impl SampleLog {
         lengths.sum()
     }
 
+    /// Whether no samples are stored.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
     /// Returns the memory in bytes of the samples that are retained.
     pub fn retained_bytes(&self) -> usize {
         self.retained.as_ref().map_or(0, |it| it.bytes)

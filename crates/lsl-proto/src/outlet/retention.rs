@@ -122,7 +122,8 @@ impl Retention {
         }
     }
 
-    fn disarm(&mut self) {
+    /// Retains nothing more, and leaves its share to others.
+    pub(crate) fn disarm(&mut self) {
         if self.armed_until.take().is_some() {
             self.share.armed.fetch_sub(1, Ordering::Relaxed);
         }

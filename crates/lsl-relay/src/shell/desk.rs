@@ -149,7 +149,12 @@ impl Desk {
         peer: &Peer,
     ) -> Result<Served, Refused> {
         let ended = past::ended(&self.0, uid, asker(peer)).ok_or(Refused::NotFound)?;
-        let served = past::serve(&self.0, uid, ended, from).await;
+        let who = Who::of(peer);
+        if !self.0.may_serve_over(who) {
+            audit::limit(&self.0, peer, "streams that are over of a peer of a relay");
+            return Err(Refused::Busy);
+        }
+        let served = past::serve(&self.0, uid, ended, (from, who)).await;
         let served = served.inspect_err(|error| {
             tracing::warn!("the past of stream {uid} cannot be served: {error}");
         });

@@ -18,7 +18,7 @@ use crate::shell::clocks::{AbortOnDrop, SourceClocks};
 use crate::shell::engine;
 use crate::shell::faces;
 use crate::shell::history::History;
-use crate::shell::limits::Limits;
+use crate::shell::limits::{Limits, Who};
 use crate::shell::links::{self, Connection};
 use crate::shell::offers::Change;
 use crate::shell::pace::Pace;
@@ -47,8 +47,8 @@ pub(super) struct Shared {
     /// Feeds of the past at other relays.
     pub(super) past_feeds: Feeds,
     pub(super) elsewhere: Elsewhere,
-    /// Outlets of streams that are over, and when they came here, for as long as they may have readers of the past.
-    over: Mutex<Vec<(Arc<Outlet>, f64)>>,
+    /// Outlets of streams that are over, for as long as they may have readers of the past.
+    over: Mutex<Vec<Over>>,
     /// Set at the start, if there is one.
     pub(super) engine: OnceLock<engine::Running>,
     /// Told whenever the directory may have something due earlier, and of questions for clocks.
@@ -106,6 +106,14 @@ pub(super) struct Flow {
     reading: Option<(u64, AbortOnDrop)>,
     /// Whether the directory counts a reader.
     is_counted: bool,
+}
+
+/// Outlet of a stream that is over.
+struct Over {
+    outlet: Arc<Outlet>,
+    since: f64,
+    /// Who asked for it, if it was made for one reader.
+    for_one: Option<Who>,
 }
 
 /// Counters of a stream; samples unless said otherwise.
@@ -202,23 +210,44 @@ impl Shared {
         // Closing outlets takes locks of their own.
         for outlet in ended.iter().filter_map(|flow| flow.outlet.borrow().clone()) {
             outlet.close();
-            self.serve_over(outlet);
+            self.serve_over(outlet, None);
         }
         done
     }
 
-    /// Keeps the closed outlet of a stream that is over where the rights of its readers are looked at.
-    pub(super) fn serve_over(&self, outlet: Arc<Outlet>) {
-        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        over.push((outlet, local_clock()));
+    /// Whether one more outlet of a stream that is over may be made for a peer.
+    pub(super) fn may_serve_over(&self, who: Who) -> bool {
+        let over = self.served_over();
+        let all = over.iter().filter(|it| it.for_one.is_some());
+        let own = all.clone().filter(|it| it.for_one == Some(who));
+        own.count() < MOST_OVER_OF_ONE && all.count() < MOST_OVER
+    }
+
+    /// Keeps the closed outlet of a stream that is over where the rights of its readers are looked at. `for_one` is
+    /// who asked, if it was made for one reader.
+    pub(super) fn serve_over(&self, outlet: Arc<Outlet>, for_one: Option<Who>) {
+        self.served_over().push(Over {
+            outlet,
+            since: local_clock(),
+            for_one,
+        });
+    }
+
+    /// Returns these outlets.
+    pub(super) fn over(&self) -> Vec<Arc<Outlet>> {
+        let over = self.served_over();
+        over.iter().map(|it| Arc::clone(&it.outlet)).collect()
     }
 
     /// Returns these outlets, but for those that nobody reads any more.
-    pub(super) fn over(&self) -> Vec<Arc<Outlet>> {
+    fn served_over(&self) -> MutexGuard<'_, Vec<Over>> {
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         let now = local_clock();
-        over.retain(|(outlet, since)| now < since + JOINING_SECS || outlet.have_consumers());
-        over.iter().map(|(outlet, _)| Arc::clone(outlet)).collect()
+        over.retain(|it| {
+            let had_its_reader = it.for_one.is_some() && it.outlet.stats().consumers_seen > 0;
+            it.outlet.have_consumers() || now < it.since + JOINING_SECS && !had_its_reader
+        });
+        over
     }
 
     /// Returns when the directory has something to do.
@@ -432,6 +461,10 @@ const SETTLING_SECS: f64 = 3.0;
 
 /// Time in seconds for which readers of a stream that is over may still join.
 const JOINING_SECS: f64 = 30.0;
+
+/// Outlets of streams that are over that one peer has at a time, and all have.
+const MOST_OVER_OF_ONE: usize = 256;
+const MOST_OVER: usize = 4096;
 
 /// Way of a stream in words, for logs and status.
 pub(super) fn name_of(way: Option<Way>) -> String {

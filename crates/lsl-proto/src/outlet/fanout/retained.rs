@@ -103,6 +103,9 @@ impl<T: Transmit> Fanout<T> {
             return live.edge..live.edge;
         };
         if !retention.is_armed() {
+            if self.is_closing {
+                return live.edge..live.edge;
+            }
             let restamper = Restamper::new(ByteOrder::NATIVE, live.nominal_srate);
             log.retain(restamper, retention.block_secs());
         }

@@ -15,6 +15,7 @@ use super::far;
 use crate::book::{Asker, Uid};
 use crate::document::{ended_at, write_ended};
 use crate::id::RelayId;
+use crate::shell::limits::Who;
 use crate::shell::link::{Link, read_past};
 use crate::shell::source;
 use crate::shell::state::{Shared, State};
@@ -176,7 +177,7 @@ pub(in crate::shell) async fn serve(
     shared: &Arc<Shared>,
     uid: &Uid,
     ended: Ended,
-    from: Option<ReplayFrom>,
+    (from, who): (Option<ReplayFrom>, Who),
 ) -> Result<Option<Served>> {
     let (end, past) = match ended.place {
         Place::Here(end) => (end, None),
@@ -197,7 +198,7 @@ pub(in crate::shell) async fn serve(
         })?;
     let outlet = Arc::new(outlet);
     outlet.close();
-    shared.serve_over(Arc::clone(&outlet));
+    shared.serve_over(Arc::clone(&outlet), Some(who));
     let past = match past {
         Some(past) => Some(past),
         None => super::of(shared, uid, &outlet, from).await,

@@ -244,3 +244,28 @@ fn a_reader_of_the_instance_before_gets_all_of_one_that_was_made_after_its_last_
     assert_eq!(first(Some(5_500)), 0);
     assert_eq!(first(Some(4_500)), 50);
 }
+
+#[test]
+fn an_outlet_that_is_closed_with_nothing_in_it_takes_no_share() {
+    let share = Arc::new(Share::new(1 << 20));
+    let most = || {
+        let other = Retention::new(LIMITS, Arc::clone(&share), 0.0);
+        other.most_bytes()
+    };
+    let mut fanouts = [(); 3].map(|()| retaining(&share));
+    publish(&mut fanouts[0], 1, 1.0);
+    assert_eq!(most(), 1 << 18);
+    for fanout in &mut fanouts {
+        fanout.close();
+    }
+    assert_eq!(most(), 1 << 19);
+    // A reader that comes now changes that as little.
+    let generation = Generation::parse(b"a-1").unwrap();
+    let live = Live {
+        edge: 1000,
+        generation: &generation,
+        nominal_srate: 0.0,
+    };
+    let replay = fanouts[1].replay(&ReplayFrom::Oldest, live, host(1), 2.0);
+    assert_eq!((replay, most()), (1000..1000, 1 << 19));
+}
