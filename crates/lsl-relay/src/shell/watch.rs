@@ -122,12 +122,26 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// Tells of the streams that are over.
-async fn tell_past(shared: &Arc<Shared>, outbox: &Outbox, query: Option<&Query>, asker: Asker) {
-    for (uid, ended) in past::all(shared, asker).await {
-        if selects_for_peer(query, &ended.info) {
-            let xml = ended.document(shared.id, false).into();
-            outbox.put(uid, News::Here(xml));
+/// Moves streams of `uids` that are over behind `out`, as [`Outbox::take`] does news. They may be
+/// many: a slow watcher keeps none of their documents.
+pub(super) fn take_past(
+    (shared, query, asker): (&Arc<Shared>, Option<&Query>, Asker),
+    uids: &mut Vec<Uid>,
+    most: usize,
+    out: &mut Vec<u8>,
+) {
+    for _ in 0..LOOKS_IN_A_ROW {
+        let Some(uid) = uids.pop_if(|_| out.len() < most) else {
+            break;
+        };
+        let ended = past::ended(shared, &uid, asker);
+        if let Some(ended) = ended.filter(|it| selects_for_peer(query, &it.info)) {
+            let xml = ended.document(shared.id, false);
+            let uid = uid.as_bytes();
+            let record = Record::Stream { uid, xml: &xml };
+            if let Err(error) = record.append_to(out) {
+                tracing::warn!("a stream of the past cannot be told of: {error}");
+            }
         }
     }
 }
@@ -158,12 +172,15 @@ pub(super) async fn serve(
     if wait > 0.0 {
         tokio::time::sleep(Duration::from_secs_f64(wait)).await;
     }
-    if past {
-        tell_past(shared, &outbox, query.as_ref(), asker).await;
-    }
+    let mut uids = if past {
+        past::uids(shared, asker).await
+    } else {
+        Vec::new()
+    };
     shared.act(|state, _| {
         let outbox = Arc::clone(&outbox);
         state.watchers.insert(id, (asker.link, outbox));
+        let query = query.clone();
         state.book.watch(id, Watch { asker, query });
     });
 
@@ -173,6 +190,16 @@ pub(super) async fn serve(
         out.clear();
         let is_complete = match outbox.take(MOST_BYTES, &mut out) {
             None => was_complete,
+            // Behind the news, so that none says less of them.
+            Some(_) if !uids.is_empty() => {
+                let asking = (shared, query.as_ref(), asker);
+                take_past(asking, &mut uids, MOST_BYTES, &mut out);
+                if out.is_empty() {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                false
+            }
             Some(is_complete) => is_complete,
         };
         if is_complete && !was_complete {
@@ -208,6 +235,9 @@ pub(super) async fn serve(
 
 /// Bytes of records that are sent at a time.
 const MOST_BYTES: usize = 64 * 1024;
+
+/// Streams of the past that are looked at before others have their turn.
+const LOOKS_IN_A_ROW: usize = 64;
 
 /// How long a watcher may take to read them.
 const SEND_LIMIT: Duration = Duration::from_secs(30);

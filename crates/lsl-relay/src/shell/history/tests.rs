@@ -1,10 +1,16 @@
 use std::path::{Path, PathBuf};
 
 use lsl_core::ChannelFormat;
-use lsl_core::relay::{FrameCodec, Frames};
+use lsl_core::relay::{FrameCodec, Frames, Handler, Peer, Refused};
+use lsl_core::secure::trust::TrustList;
 
 use super::writer::Samples;
 use super::*;
+use crate::book::Asker;
+use crate::rules::Reader;
+use crate::shell::Relay;
+use crate::shell::desk::Desk;
+use crate::shell::watch::take_past;
 
 /// A history in a folder that goes with the test, and the way to its thread.
 struct Kept {
@@ -439,4 +445,71 @@ fn an_encrypted_segment_is_decrypted_once_at_a_start() {
     assert_eq!(indices[0].len(), 4);
     assert_eq!(indices[0], indices[1]);
     let _ = std::fs::remove_dir_all(folder);
+}
+
+/// A relay with what is in a folder.
+fn relay(folder: &Path) -> Relay {
+    let text = format!("[history]\ndir = '{}'\n", folder.display());
+    let config = crate::config::Config::parse(&text, &TrustList::default());
+    let mut config = config.expect("a configuration");
+    config.listen = vec![([127, 0, 0, 1], 0).into()];
+    let mut of_lsl = lsl_core::config::Config::loopback();
+    let base = 12_000 + u16::try_from(std::process::id() % 70).expect("small") * 80 + 60;
+    of_lsl.set_ports(base, 19);
+    of_lsl.set_multicast_port(base + 19);
+    of_lsl.set("ports.IPv6", "disable").expect("a setting");
+    let context = lsl_core::Context::new(of_lsl);
+    Relay::start(&context, &config, "relay", Vec::new()).expect("a relay")
+}
+
+#[test]
+fn who_asks_again_and_again_for_a_stream_that_is_over_is_told_to_wait() {
+    let kept = Kept::new("asks");
+    kept.samples(&info("a"), 0..10);
+    let folder = kept.close();
+    let relay = relay(&folder);
+    let shared = Arc::clone(&relay.shared);
+    let (told, counted) = std::sync::mpsc::channel();
+    relay.shared.tasks.spawn(async move {
+        let desk = Desk(Arc::clone(&shared));
+        let [one, other] = [9, 8].map(|host| Peer::unknown(([127, 0, 0, host], 9).into()));
+        let (mut served, mut busy) = (0, 0);
+        for _ in 0..300 {
+            match desk.stream(b"a", Some(ReplayFrom::Oldest), &one).await {
+                Ok(it) => served += usize::from(it.past.is_some_and(|it| it.oldest == 0)),
+                Err(refused) => busy += usize::from(matches!(refused, Refused::Busy)),
+            }
+        }
+        let other = desk.stream(b"a", None, &other).await.is_ok();
+        let _ = told.send((served, busy, other, shared.over().len()));
+    });
+    let counted = counted.recv_timeout(Duration::from_mins(1));
+    assert_eq!(counted, Ok((256, 44, true, 257)));
+    drop(relay);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn streams_that_are_over_are_told_of_some_at_a_time() {
+    let kept = Kept::new("told");
+    for uid in ["a", "b", "c", "d"] {
+        let text = String::from_utf8(info(uid).to_xml()).expect("text");
+        let desc = format!("<desc><x>{}</x></desc>", "y".repeat(100_000));
+        let info = StreamInfo::from_xml(text.replace("<desc />", &desc).as_bytes());
+        kept.samples(&info.expect("an info"), 0..10);
+    }
+    let folder = kept.close();
+    let relay = relay(&folder);
+    let history = relay.shared.history.as_ref().expect("a history");
+    let (reader, link) = (Reader::Local, None);
+    let asking = (&relay.shared, None, Asker { reader, link });
+    let mut uids = history.uids();
+    for left in [3, 2, 1, 0] {
+        let mut out = Vec::new();
+        take_past(asking, &mut uids, 64 << 10, &mut out);
+        assert_eq!(uids.len(), left);
+        assert!((100_000..110_000).contains(&out.len()), "{}", out.len());
+    }
+    drop(relay);
+    let _ = std::fs::remove_dir_all(&folder);
 }

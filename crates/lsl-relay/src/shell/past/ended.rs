@@ -94,8 +94,8 @@ pub(in crate::shell) fn ended(shared: &Shared, uid: &Uid, asker: Asker) -> Optio
     })
 }
 
-/// Returns all streams that are over, and that somebody may read.
-pub(in crate::shell) async fn all(shared: &Arc<Shared>, asker: Asker) -> Vec<(Uid, Ended)> {
+/// Returns the uids of all streams that are over, and of others.
+pub(in crate::shell) async fn uids(shared: &Arc<Shared>, asker: Asker) -> Vec<Uid> {
     let mut uids = shared
         .history
         .as_ref()
@@ -106,11 +106,7 @@ pub(in crate::shell) async fn all(shared: &Arc<Shared>, asker: Asker) -> Vec<(Ui
         uids.sort_unstable();
         uids.dedup();
     }
-    let ended = uids.into_iter().map(|uid| {
-        let ended = ended(shared, &uid, asker)?;
-        Some((uid, ended))
-    });
-    ended.flatten().collect()
+    uids
 }
 
 /// Asks the relays of all links what they keep of streams that are over, unless that was just done.

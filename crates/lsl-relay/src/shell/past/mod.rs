@@ -13,7 +13,7 @@ use lsl_core::relay::{Past, ReplayFrom};
 use crate::book::Uid;
 use crate::shell::state::Shared;
 
-pub(super) use ended::{Elsewhere, all, ended, serve};
+pub(super) use ended::{Elsewhere, ended, serve, uids};
 pub(super) use far::Feeds;
 
 use chain::Chain;
