@@ -60,8 +60,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether what [`open`](Self::open) said of a stream still holds, as far as is known without asking.
     fn holds(&self, meta: &Meta) -> bool;
 
+    /// Whether [`read`](Self::read) and [`list`](Self::list) find what is written.
+    const READS: bool = true;
+
     /// Returns batches from a sequence number on, the first of which may begin before it: about `most` bytes, at least
-    /// one batch. Waits up to 1 s for the first at the end of the stream.
+    /// one batch, or none if there is none.
     ///
     /// # Errors
     /// [`EngineError`]
@@ -99,6 +102,8 @@ pub struct Stored {
     pub meta: Meta,
     /// Sequence number after its last sample, once it has ended.
     pub end: Option<u64>,
+    /// When it was last written, about, in seconds since 1970.
+    pub written: Option<f64>,
 }
 
 /// Time in seconds between calls of [`Engine::tend`].

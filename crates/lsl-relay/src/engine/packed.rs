@@ -282,18 +282,7 @@ pub fn read(generation: &Generation, from: u64, count: usize) -> Commands {
     commands
 }
 
-/// Returns the command that waits for batches after what is there.
-pub fn wait(generation: &Generation, from: u64, count: usize) -> Commands {
-    let Keys { data, .. } = Keys::of(generation);
-    let (after, count) = (format!("{from}-1"), count.to_string());
-    let mut commands = Commands::default();
-    commands.add(&[
-        &"XREAD", &"BLOCK", &"1000", &"COUNT", &count, &"STREAMS", &data, &after,
-    ]);
-    commands
-}
-
-/// Returns the batches of replies to [`read`] and [`wait`] that have samples from `from` on, in order. Batches of
+/// Returns the batches of replies to [`read`] that have samples from `from` on, in order. Batches of
 /// two writers may overlap: what a reader has already is skipped, whoever wrote it.
 ///
 /// # Errors
@@ -302,14 +291,7 @@ pub fn batches(replies: &[Reply], from: u64) -> Result<Vec<Frames>> {
     fail(replies)?;
     let mut found = Vec::new();
     for reply in replies {
-        // XREAD names the stream.
-        let named = reply.list().and_then(<[_]>::first);
-        let named = named.and_then(Reply::list).filter(|it| {
-            it.len() == 2
-                && matches!(it, [name, _] if name.text().is_some_and(|it| it.starts_with("lsl:")))
-        });
-        let entries = named.map_or(Some(reply), |named| named.last());
-        for entry in entries.and_then(Reply::list).unwrap_or_default() {
+        for entry in reply.list().unwrap_or_default() {
             let wrong = || corrupt("an entry has another form");
             let (first, count, fields) = head(entry).ok_or_else(wrong)?;
             let flags = fields.field("f").and_then(Reply::text);
@@ -333,30 +315,31 @@ pub fn batches(replies: &[Reply], from: u64) -> Result<Vec<Frames>> {
 /// Returns the commands that ask for what is known.
 pub fn list() -> Commands {
     let mut commands = Commands::default();
-    commands.add(&[&"ZRANGEBYSCORE", &INDEX, &"-inf", &"+inf"]);
+    commands.add(&[&"ZRANGEBYSCORE", &INDEX, &"-inf", &"+inf", &"WITHSCORES"]);
     commands
 }
 
-/// Returns the streams of the reply to [`list`], and the commands that ask for each of them.
+/// Returns the streams of the reply to [`list`] and when each was written last, and the commands that ask for each.
 ///
 /// # Errors
 /// Those of the replies.
-pub fn listed(replies: &[Reply]) -> Result<(Vec<Generation>, Commands)> {
+pub fn listed(replies: &[Reply]) -> Result<(Vec<(Generation, f64)>, Commands)> {
     fail(replies)?;
-    let names = replies.first().and_then(Reply::list).unwrap_or_default();
-    let generations = names
-        .iter()
-        .filter_map(|name| Generation::parse(name.bytes()?));
-    let generations: Vec<_> = generations.collect();
+    let parts = replies.first().and_then(Reply::list).unwrap_or_default();
+    let streams = parts.as_chunks().0.iter().filter_map(|[name, score]| {
+        let written = score.text()?.parse().ok()?;
+        Some((Generation::parse(name.bytes()?)?, written))
+    });
+    let streams: Vec<_> = streams.collect();
     let mut commands = Commands::default();
-    for generation in &generations {
+    for (generation, _) in &streams {
         commands.add(&[&"HGETALL", &Keys::of(generation).meta]);
     }
-    Ok((generations, commands))
+    Ok((streams, commands))
 }
 
 /// Reads one reply to the commands of [`listed`]; `None` for one that is gone, or of another layout.
-pub fn stored(generation: Generation, described: &Reply) -> Option<Stored> {
+pub fn stored((generation, written): (Generation, f64), described: &Reply) -> Option<Stored> {
     let text = |name| described.field(name).and_then(Reply::text);
     if text("layout") != Some(LAYOUT) {
         return None;
@@ -365,7 +348,11 @@ pub fn stored(generation: Generation, described: &Reply) -> Option<Stored> {
     let info = Arc::new(StreamInfo::from_xml(xml).ok()?);
     let meta = Meta { generation, info };
     let end = text("end").and_then(|end| end.parse().ok());
-    Some(Stored { meta, end })
+    Some(Stored {
+        meta,
+        end,
+        written: Some(written),
+    })
 }
 
 /// Returns the commands of the layout in a form that changes nothing.

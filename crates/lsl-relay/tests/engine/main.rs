@@ -12,7 +12,8 @@ mod river;
 mod server;
 mod tests;
 
-use std::net::Ipv4Addr;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -23,6 +24,7 @@ use lsl_core::config::Config;
 use lsl_core::relay::FrameCodec;
 use lsl_core::secure::trust::TrustList;
 use lsl_core::{ChannelFormat, Context, Generation, Outlet, StreamInfo, local_clock};
+use lsl_proto::wire::directory::{Record, RecordParser};
 use lsl_relay::config::Config as RelayConfig;
 use lsl_relay::engine::packed;
 use lsl_relay::shell::Relay;
@@ -74,6 +76,8 @@ fn has_tls(kind: Option<&Kind>) -> bool {
     openssl.is_ok() && kind.is_some_and(|kind| !refuses(kind))
 }
 
+const SOON: Duration = Duration::from_secs(20);
+
 /// Number of appends that the longest test makes.
 fn appends() -> u64 {
     let named = std::env::var("LSL_ENGINE_APPENDS").ok();
@@ -82,6 +86,10 @@ fn appends() -> u64 {
 
 /// A machine without any other, which a source and relays share.
 fn context() -> Context {
+    context_with(&[])
+}
+
+fn context_with(settings: &[(&str, &str)]) -> Context {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let process = u16::try_from(std::process::id() % 83).unwrap();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -90,6 +98,9 @@ fn context() -> Context {
     config.set_ports(base, 19);
     config.set_multicast_port(base + 19);
     config.set("ports.IPv6", "disable").unwrap();
+    for (key, value) in settings {
+        config.set(key, value).unwrap();
+    }
     Context::new(config)
 }
 
@@ -143,9 +154,45 @@ impl Source {
         }
     }
 
+    /// Pushes samples, no faster than they are stored.
+    fn push_steadily(&mut self, samples: u64, relay: &Relay) {
+        for _ in 0..samples / 10_000 {
+            for _ in 0..10_000 {
+                self.push();
+            }
+            until_stored(relay, self);
+        }
+    }
+
     fn pushed(&self) -> u64 {
         u64::try_from(self.next).unwrap()
     }
+}
+
+/// Documents of the streams that a relay tells of.
+fn told(relay: &Relay, terms: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(relay.addresses()[0]).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let request = format!("LSL:watch/1 {terms}\r\ntype='{}'\r\n", kind());
+    stream.write_all(request.as_bytes()).unwrap();
+    let (mut bytes, mut parser) = (Vec::new(), RecordParser::new());
+    stream.read_to_end(&mut bytes).unwrap();
+    let (mut rest, mut found) = (bytes.as_slice(), Vec::new());
+    while let Some(record) = parser.next(&mut rest).unwrap() {
+        if let Record::Stream { xml, .. } = record {
+            found.push(String::from_utf8(xml.to_vec()).unwrap());
+        }
+    }
+    found
+}
+
+/// An info that leads to the relay, as programs that asked it have one.
+fn through(relay: &Relay, document: &str) -> StreamInfo {
+    let mut info = StreamInfo::from_xml(document.as_bytes()).unwrap();
+    info.fill_v4_address("127.0.0.1");
+    // Nobody answers there.
+    info.set_v4_ports(relay.addresses()[0].port(), 9);
+    info
 }
 
 fn engine(relay: &Relay) -> Value {

@@ -3,17 +3,18 @@
 use std::process::Command;
 use std::time::Duration;
 
-use lsl_core::local_clock;
+use lsl_core::{Error, History, Inlet, local_clock};
 use lsl_relay::config::EngineConfig;
 use lsl_relay::engine::resp::Reply;
 use lsl_relay::engine::{Address, ErrorKind};
-use lsl_relay::shell::check_engine;
+use lsl_relay::shell::{Relay, check_engine};
 
 use super::proxy::Proxy;
 use super::river;
 use super::server::{Kind, Server, free_port};
 use super::{
-    Source, appends, check, context, engine, relay, until, until_read, until_stored, write,
+    SOON, Source, appends, check, context, context_with, engine, relay, through, told, until,
+    until_read, until_stored, write,
 };
 
 type Test = fn(&Kind);
@@ -23,6 +24,7 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     ("failover_and_restart", failover_and_restart),
     ("two_relays", two_relays),
     ("trims", trims),
+    ("past", past),
     ("rights", rights),
     ("policy", policy),
     ("tls", tls),
@@ -134,6 +136,70 @@ fn two_relays(kind: &Kind) {
     source.push_many(20);
     until(&second, "it wrote", |it| it["stored"].as_u64() >= Some(40));
     check(&server, &source, false);
+}
+
+/// What memory has no more comes from the engine, also of a stream that is over, to readers of another relay.
+fn past(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let url = format!("redis://{}", server.address());
+    // Of 120,000 samples it keeps a third.
+    let context = context_with(&[("tuning.RetainTotalBytes", "1048576")]);
+    let mut source = Source::new(&context, "past");
+    let first = relay(&context, &url, "");
+    until_read(&first);
+    source.push_steadily(60_000, &first);
+    std::thread::sleep(Duration::from_secs(2));
+    let begun = local_clock();
+    source.push_steadily(60_000, &first);
+    until_stored(&first, &source);
+    let [document] = &told(&first, "once")[..] else {
+        panic!("{:?}", told(&first, "once"));
+    };
+    let reader = |relay: &Relay, document: &str, history| {
+        let inlet = Inlet::builder(&through(relay, document)).context(&context);
+        let inlet = inlet.recover(false).samples_first(true).history(history);
+        inlet.create().unwrap()
+    };
+    let pull = |inlet: &Inlet| {
+        let mut sample = [0];
+        let pulled = inlet.blocking().pull(&mut sample, SOON);
+        pulled.map(|stamp| (sample[0], stamp.unwrap()))
+    };
+    let reads = |inlet: &Inlet, numbers: std::ops::Range<i32>| {
+        for n in numbers {
+            assert_eq!(pull(inlet).unwrap().0, n);
+        }
+        let stats = inlet.stats();
+        assert_eq!((stats.lost_exact, stats.lost_unknown), (0, 0));
+    };
+    reads(&reader(&first, document, History::Oldest), 0..120_000);
+    reads(
+        &reader(&first, document, History::Samples(100_000)),
+        20_000..120_000,
+    );
+    let since = reader(
+        &first,
+        document,
+        History::Seconds(local_clock() - begun + 0.5),
+    );
+    let begin = pull(&since).unwrap().0;
+    assert!((50_000..=60_000).contains(&begin), "{begin}");
+    reads(&since, begin + 1..120_000);
+    drop((since, source.outlet));
+    let second = relay(&context, &url, "");
+    let limit = local_clock() + 40.0;
+    let document = loop {
+        if let [document] = &told(&second, "once past")[..]
+            && document.contains(" ended=\"")
+        {
+            break document.clone();
+        }
+        assert!(local_clock() < limit, "{:?}", told(&second, "once past"));
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let over = reader(&second, &document, History::Oldest);
+    reads(&over, 0..120_000);
+    assert!(matches!(pull(&over), Err(Error::Lost { .. })));
 }
 
 /// Samples that are too old go, and what is left of a stream that ended goes by itself.

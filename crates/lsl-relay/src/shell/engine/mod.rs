@@ -5,6 +5,7 @@ mod client;
 mod follow;
 mod keep;
 mod packed;
+mod past;
 mod redis;
 mod report;
 mod river;
@@ -30,6 +31,7 @@ use crate::shell::tap::{Keeper, Kept};
 pub use check::check_engine;
 pub use client::{RiverClient, RiverSample, RiverStream};
 pub(super) use follow::{Follow, ask, names, server_ahead};
+pub(super) use past::Reading;
 pub(super) use redis::Redis;
 pub(super) use report::Report;
 
@@ -40,6 +42,8 @@ use river::{ClockOf, RiverEngine};
 #[derive(Debug)]
 pub(super) struct Running {
     report: Arc<Report>,
+    /// If it can be read.
+    reading: Option<Reading>,
     /// True once all that is written is to be finished.
     leaving: watch::Sender<bool>,
 }
@@ -55,25 +59,39 @@ pub(super) fn start(shared: &Arc<Shared>, config: &EngineConfig) -> Result<Runni
     let told = shared.act(|state, _| state.keepers.add(Keeper::Engine));
     let flush = Duration::from_millis(config.flush_ms.into());
     let keeping = (Arc::clone(&report), left, flush);
-    match config.layout {
+    let reading = match config.layout {
         Layout::Packed => {
             let other = server.another();
             let engine = PackedEngine::new(config, shared.id, server, other);
-            run(shared, Arc::new(engine), told, keeping);
+            run(shared, Arc::new(engine), told, keeping)
         }
         Layout::River => {
             let clock_of = clock_of(Arc::downgrade(shared));
             let engine = RiverEngine::new(config, shared.id, server, clock_of);
-            run(shared, Arc::new(engine), told, keeping);
+            run(shared, Arc::new(engine), told, keeping)
         }
+    };
+    if reading.is_none() {
+        tracing::info!(
+            "engine: this layout is written alone; what is past is served from memory and history"
+        );
     }
-    Ok(Running { report, leaving })
+    Ok(Running {
+        report,
+        reading,
+        leaving,
+    })
 }
 
 impl Running {
     /// Returns what it does.
     pub(super) fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// Returns what readers of the past read, if it can be read.
+    pub(super) fn reading(&self) -> Option<&Reading> {
+        self.reading.as_ref()
     }
 
     /// Has all that waits written, and then no more.
@@ -99,7 +117,8 @@ fn run<E: Engine>(
     engine: Arc<E>,
     told: UnboundedReceiver<Kept>,
     keeping: (Arc<Report>, watch::Receiver<bool>, Duration),
-) {
+) -> Option<Reading> {
+    let reading = E::READS.then(|| Reading::new(Arc::clone(&engine)));
     let (tended, report) = (Arc::clone(&engine), Arc::clone(&keeping.0));
     shared.tasks.spawn(async move {
         loop {
@@ -111,6 +130,7 @@ fn run<E: Engine>(
     });
     let follow = follow(Arc::clone(shared), engine, told, keeping);
     shared.tasks.spawn(follow);
+    reading
 }
 
 /// Begins and ends what keeps each stream.

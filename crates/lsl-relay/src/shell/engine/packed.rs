@@ -20,7 +20,7 @@ use crate::id::RelayId;
 #[derive(Debug)]
 pub(super) struct PackedEngine<S> {
     server: S,
-    /// The same for commands that block.
+    /// The same for readers, who keep no samples waiting that are to be written.
     reading: S,
     packed: Packed,
     state: Mutex<State>,
@@ -113,29 +113,25 @@ impl<S: Server> Engine for PackedEngine<S> {
         let count = (most / BATCH_BYTES).clamp(1, MOST_BATCHES);
         let read = packed::read(&meta.generation, from, count);
         let (replies, _) = self.reading.run(None, read).await?;
-        let found = packed::batches(&replies, from)?;
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        let wait = packed::wait(&meta.generation, from, count);
-        let (replies, _) = self.reading.run(None, wait).await?;
         packed::batches(&replies, from)
     }
 
     async fn list(&self) -> Result<Vec<Stored>> {
-        let (replies, _) = self.server.run(None, packed::list()).await?;
-        let (generations, commands) = packed::listed(&replies)?;
-        if generations.is_empty() {
+        let (replies, _) = self.reading.run(None, packed::list()).await?;
+        let (streams, commands) = packed::listed(&replies)?;
+        if streams.is_empty() {
             return Ok(Vec::new());
         }
-        let (replies, _) = self.server.run(None, commands).await?;
-        let streams = generations.iter().zip(&replies);
-        let streams = streams.filter_map(|(generation, reply)| packed::stored(*generation, reply));
+        let (replies, _) = self.reading.run(None, commands).await?;
+        let streams = streams.into_iter().zip(&replies);
+        let streams = streams.filter_map(|(stream, reply)| packed::stored(stream, reply));
         Ok(streams.collect())
     }
 
     async fn finish(&self, meta: &Meta, end: Option<u64>) -> Result<()> {
-        let finish = self.packed.finish(&meta.generation, end);
+        let mut finish = self.packed.finish(&meta.generation, end);
+        // One that was short is listed, too.
+        Packed::note(&meta.generation, utc_now().as_secs(), &mut finish);
         let written = self.state().written.get(&meta.generation).copied();
         let connection = written.ok_or_else(lost)?;
         let (replies, _) = self.server.run(Some(connection), finish).await?;

@@ -210,6 +210,8 @@ impl Engine for RiverEngine {
         written
     }
 
+    const READS: bool = false;
+
     /// Finds nothing: what is stored as River does is read as a stream of its own, by its name.
     async fn read(&self, _meta: &Meta, _from: u64, _most: usize) -> Result<Vec<Frames>> {
         Ok(Vec::new())

@@ -13,8 +13,10 @@ use tokio::time::timeout;
 
 use super::far;
 use crate::book::{Asker, Uid};
-use crate::document::{ended_at, write_ended};
+use crate::document::{bare, ended_at, write_ended};
+use crate::engine::Stored;
 use crate::id::RelayId;
+use crate::shell::engine::{Reading, Running};
 use crate::shell::limits::Who;
 use crate::shell::link::{Link, read_past};
 use crate::shell::source;
@@ -34,28 +36,50 @@ pub(in crate::shell) struct Ended {
 /// Who keeps it.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// This relay, up to this position.
+    /// This relay, or its engine, up to this position.
     Here(Position),
     /// The relay of a link.
     Far(RelayId),
 }
 
-/// Streams that other relays keep, as they were last asked for: who lists what is past reads it then.
+/// What the engine and other relays have, as they were last asked: who lists what is past reads it then.
 #[derive(Debug, Default)]
 pub(in crate::shell) struct Elsewhere {
+    engine: Listed,
+    far: Listed,
+}
+
+#[derive(Debug, Default)]
+struct Listed {
     known: Mutex<HashMap<Uid, Ended>>,
-    /// When they were last asked. Held by who asks.
+    /// When it was last asked. Held by who asks.
     asked: AsyncMutex<Option<f64>>,
 }
 
-impl Elsewhere {
+impl Listed {
     fn known(&self) -> MutexGuard<'_, HashMap<Uid, Ended>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn get(&self, uid: &Uid) -> Option<Ended> {
+        self.known().get(uid).cloned()
+    }
+
+    /// Lists anew, unless that was just done.
+    async fn refresh(&self, list: impl Future<Output = HashMap<Uid, Ended>>) {
+        let mut asked = self.asked.lock().await;
+        if asked.is_none_or(|at| local_clock() - at >= FRESH_SECS) {
+            let known = list.await;
+            *self.known() = known;
+            *asked = Some(local_clock());
+        }
+    }
+}
+
+impl Elsewhere {
     /// Returns the relay that keeps a stream.
     pub(super) fn relay(&self, uid: &Uid) -> Option<RelayId> {
-        match self.known().get(uid)?.place {
+        match self.far.get(uid)?.place {
             Place::Far(relay) => Some(relay),
             Place::Here(_) => None,
         }
@@ -79,14 +103,13 @@ pub(in crate::shell) fn ended(shared: &Shared, uid: &Uid, asker: Asker) -> Optio
         last_came: kept.ended,
         place: Place::Here(kept.end),
     });
-    // What a link tells is told to no other, as nothing says when it came round.
-    let elsewhere = || {
-        asker
-            .link
-            .is_none()
-            .then(|| shared.elsewhere.known().get(uid).cloned())
+    let elsewhere = &shared.elsewhere;
+    let stored = kept.or_else(|| elsewhere.engine.get(uid));
+    let ended = match asker.link {
+        None => stored.or_else(|| elsewhere.far.get(uid))?,
+        // What a link tells is told to no other, as nothing says when it came round.
+        Some(_) => stored?,
     };
-    let ended = kept.or_else(|| elsewhere().flatten())?;
     shared.look(|state| {
         let is_over = state.book.info(uid).is_none();
         let may_read = is_over && state.book.may_read_past(&ended.info, asker);
@@ -96,25 +119,45 @@ pub(in crate::shell) fn ended(shared: &Shared, uid: &Uid, asker: Asker) -> Optio
 
 /// Returns the uids of all streams that are over, and of others.
 pub(in crate::shell) async fn uids(shared: &Arc<Shared>, asker: Asker) -> Vec<Uid> {
-    let mut uids = shared
-        .history
-        .as_ref()
-        .map_or_else(Vec::new, |it| it.uids());
-    if asker.link.is_none() {
-        ask(shared).await;
-        uids.extend(shared.elsewhere.known().keys().cloned());
-        uids.sort_unstable();
-        uids.dedup();
+    let Elsewhere { engine, far } = &shared.elsewhere;
+    let history = shared.history.as_ref();
+    let mut uids = history.map_or_else(Vec::new, |it| it.uids());
+    if let Some(reading) = shared.engine.get().and_then(Running::reading) {
+        engine.refresh(ask_engine(reading)).await;
+        uids.extend(engine.known().keys().cloned());
     }
+    if asker.link.is_none() {
+        far.refresh(ask_links(shared)).await;
+        uids.extend(far.known().keys().cloned());
+    }
+    uids.sort_unstable();
+    uids.dedup();
     uids
 }
 
-/// Asks the relays of all links what they keep of streams that are over, unless that was just done.
-async fn ask(shared: &Arc<Shared>) {
-    let mut asked = shared.elsewhere.asked.lock().await;
-    if asked.is_some_and(|at| local_clock() - at < FRESH_SECS) {
-        return;
-    }
+/// Asks the engine what it has of streams that are over; of a stream with several numberings that is the newest.
+async fn ask_engine(reading: &Reading) -> HashMap<Uid, Ended> {
+    let mut stored = reading.ended().await;
+    let written = |it: &Stored| it.written.unwrap_or_default();
+    stored.sort_by(|one, other| written(one).total_cmp(&written(other)));
+    let known = stored.into_iter().filter_map(|it| {
+        let end = Position {
+            generation: it.meta.generation,
+            next: it.end?,
+        };
+        let ended = Ended {
+            last_came: written(&it),
+            info: Arc::new(bare(StreamInfo::clone(&it.meta.info))),
+            path: Vec::new(),
+            place: Place::Here(end),
+        };
+        Some((Uid::from(ended.info.uid()), ended))
+    });
+    known.collect()
+}
+
+/// Asks the relays of all links what they keep of streams that are over.
+async fn ask_links(shared: &Arc<Shared>) -> HashMap<Uid, Ended> {
     let links = shared.look(State::links_up);
     let (answer, mut answers) = unbounded_channel();
     for (relay, link) in links {
@@ -130,8 +173,7 @@ async fn ask(shared: &Arc<Shared>) {
     while let Some(answer) = answers.recv().await {
         known.extend(answer);
     }
-    *shared.elsewhere.known() = known;
-    *asked = Some(local_clock());
+    known
 }
 
 async fn ask_one(shared: &Shared, relay: RelayId, link: &Link) -> Vec<(Uid, Ended)> {

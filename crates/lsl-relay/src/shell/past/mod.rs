@@ -1,5 +1,5 @@
 //! What is kept of a stream elsewhere than in its outlet, from all places that have some of it: first the history of
-//! this relay, then the relay that the stream comes from. Spec: relay §9, §12.
+//! this relay, then its engine, then the relay that the stream comes from. Spec: relay §9, §12.
 
 mod chain;
 mod ended;
@@ -11,6 +11,8 @@ use lsl_core::Outlet;
 use lsl_core::relay::{Past, ReplayFrom};
 
 use crate::book::Uid;
+use crate::engine::Meta;
+use crate::shell::engine::Running;
 use crate::shell::state::Shared;
 
 pub(super) use ended::{Elsewhere, ended, serve, uids};
@@ -33,7 +35,18 @@ pub(super) async fn of(
     {
         chain.add(past);
     }
-    let is_here = chain.begins(&from, outlet.live_edge());
+    let edge = outlet.live_edge();
+    if let Some(reading) = shared.engine.get().and_then(Running::reading) {
+        let meta = Meta {
+            generation,
+            info: Arc::new(outlet.info().clone()),
+        };
+        let past = reading.past(meta, &from, edge, chain.begins(&from, edge));
+        if let Some(past) = past.await {
+            chain.add(past);
+        }
+    }
+    let is_here = chain.begins(&from, edge);
     if let Some(past) = far::past(shared, uid, outlet, (generation, from), is_here).await {
         chain.add(past);
     }
