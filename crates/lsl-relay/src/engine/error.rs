@@ -64,7 +64,7 @@ impl EngineError {
         let kind = match code {
             "OOM" | "MISCONF" => ErrorKind::Full,
             "NOPERM" | "NOAUTH" | "WRONGPASS" | "NOPROTO" => ErrorKind::Denied,
-            "WRONGTYPE" => ErrorKind::Corrupt,
+            "WRONGTYPE" | "TOOLONG" => ErrorKind::Corrupt,
             "ERR" if cause.contains("AUTH") || cause.contains("password") => ErrorKind::Denied,
             "ERR" if cause.contains("unknown command") || cause.contains("DB index") => {
                 ErrorKind::Denied
@@ -130,6 +130,7 @@ mod tests {
                 ErrorKind::Corrupt,
                 "WRONGTYPE",
             ),
+            (crate::engine::resp::TOO_LONG, ErrorKind::Corrupt, "TOOLONG"),
             (
                 "LOADING Redis is loading the dataset",
                 ErrorKind::Retry,

@@ -47,7 +47,8 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError`]
     fn open(&self, meta: &Meta) -> impl Future<Output = Result<Opened>> + Send;
 
-    /// Appends batches in order, all or none of them. Repeated, it stores nothing twice.
+    /// Appends batches, each of which begins where the one before ends: all or none of them. Repeated, it stores nothing
+    /// twice. Returns how many samples it has no place for.
     ///
     /// # Errors
     /// [`EngineError`]: they may be stored all the same, as [`open`](Self::open) says.
@@ -55,7 +56,7 @@ pub trait Engine: Send + Sync + 'static {
         &self,
         meta: &Meta,
         batches: &[Arc<Frames>],
-    ) -> impl Future<Output = Result<()>> + Send;
+    ) -> impl Future<Output = Result<u64>> + Send;
 
     /// Whether what [`open`](Self::open) said of a stream still holds, as far as is known without asking.
     fn holds(&self, meta: &Meta) -> bool;

@@ -99,12 +99,13 @@ impl Reply {
     }
 }
 
-/// Bytes that are no reply, or more of them than a reply may have.
+/// Bytes that are no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no reply of Redis")]
 pub struct Malformed;
 
-/// Parser of replies that arrive in pieces.
+/// Parser of replies that arrive in pieces. One that is too long is passed over, and an error ([`TOO_LONG`]): those behind
+/// it are for others.
 #[derive(Debug, Default)]
 pub struct Replies {
     buffer: Vec<u8>,
@@ -114,6 +115,9 @@ pub struct Replies {
     scanned: usize,
     open: usize,
     values: usize,
+    /// Bytes of the value that are still to be passed over, in a reply that is too long.
+    skipped: usize,
+    is_too_long: bool,
 }
 
 impl Replies {
@@ -132,43 +136,53 @@ impl Replies {
     /// # Errors
     /// [`Malformed`]; nothing can be read after that.
     pub fn next_reply(&mut self) -> Result<Option<Reply>, Malformed> {
-        if self.start == self.scanned {
+        if self.start == self.scanned && !self.is_too_long {
             (self.open, self.values) = (1, 0);
         }
-        while self.open > 0 {
+        while self.open > 0 || self.skipped > 0 {
             let rest = self.buffer.get(self.scanned..).unwrap_or_default();
-            let head = match head(rest)? {
-                Some(head) if self.values < MOST_VALUES => head,
-                Some(_) => return Err(Malformed),
-                None => return self.incomplete(self.buffer.len()),
+            if self.skipped > 0 {
+                let there = self.skipped.min(rest.len());
+                self.skipped -= there;
+                self.scanned += there;
+                self.start = self.scanned;
+                if self.skipped > 0 {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let Some(head) = head(rest)? else {
+                return Ok(None);
             };
             let (len, more) = match head.kind {
                 Head::Bytes(len) => (head.len + len + 2, 0),
                 Head::List(count) => (head.len, count),
                 Head::Error(_) | Head::Word(_) | Head::Integer(_) | Head::Nil => (head.len, 0),
             };
+            let open = (self.open - 1).saturating_add(more);
+            self.is_too_long |=
+                self.values >= MOST_VALUES || self.scanned - self.start + len > MOST_BYTES;
+            if self.is_too_long {
+                (self.open, self.skipped) = (open, len);
+                continue;
+            }
             if rest.len() < len {
-                return self.incomplete(self.scanned + len);
+                return Ok(None);
             }
             if !rest.get(..len).is_some_and(|it| it.ends_with(b"\r\n")) {
                 return Err(Malformed);
             }
             self.scanned += len;
             self.values += 1;
-            self.open = self.open - 1 + more;
+            self.open = open;
+        }
+        if std::mem::take(&mut self.is_too_long) {
+            return Ok(Some(Reply::Error(TOO_LONG.to_owned())));
         }
         let mut rest = (self.buffer.get(self.start..self.scanned)).unwrap_or_default();
         let reply = build(&mut rest, 0)?;
         self.start = self.scanned;
         Ok(Some(reply))
-    }
-
-    /// A reply that is to end behind `end` may not become too long.
-    fn incomplete(&self, end: usize) -> Result<Option<Reply>, Malformed> {
-        if end - self.start > MOST_BYTES {
-            return Err(Malformed);
-        }
-        Ok(None)
     }
 }
 
@@ -203,7 +217,7 @@ fn head(bytes: &[u8]) -> Result<Option<Line<'_>>, Malformed> {
     let text = std::str::from_utf8(rest.get(..end).unwrap_or_default());
     let text = text.map_err(|_| Malformed)?;
     let length = || text.parse().map_err(|_| Malformed);
-    let bounded = |len: usize| (len <= MOST_BYTES).then_some(len).ok_or(Malformed);
+    let bounded = |len: usize| (len <= MOST_CLAIMED).then_some(len).ok_or(Malformed);
     let kind = match kind {
         b'+' => Head::Word(text),
         b'-' => Head::Error(text),
@@ -240,8 +254,14 @@ fn build(rest: &mut &[u8], depth: usize) -> Result<Reply, Malformed> {
     })
 }
 
+/// What stands for a reply that is too long.
+pub const TOO_LONG: &str = "TOOLONG the reply has more than 16 MiB, or 65536 values";
+
 /// Bytes of a reply.
 const MOST_BYTES: usize = 16 << 20;
+
+/// Bytes, or values, that may be passed over.
+const MOST_CLAIMED: usize = 1 << 30;
 
 /// Values of a reply, those in lists included.
 const MOST_VALUES: usize = 1 << 16;
@@ -289,11 +309,10 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_claims_too_much_is_refused_before_it_comes() {
+    fn what_is_no_reply_is_refused() {
         for bytes in [
-            &b"$16777217\r\n"[..],
-            b"*16777217\r\n",
-            b"*2\r\n$16777210\r\n",
+            &b"$1073741825\r\n"[..],
+            b"*1073741825\r\n",
             b"$-2\r\n",
             b":\r\n",
             b"?1\r\n",
@@ -304,8 +323,31 @@ mod tests {
         assert_eq!(parse(&[b'+'; 5000], 100), Err(Malformed));
         let deep = b"*1\r\n".repeat(9);
         assert_eq!(parse(&[&deep[..], b":1\r\n"].concat(), 7), Err(Malformed));
+    }
+
+    #[test]
+    fn a_reply_that_is_too_long_is_passed_over_and_takes_no_memory() {
+        let long = vec![b'x'; MOST_BYTES + 1];
+        let heads = [&b"*3\r\n:1\r\n$16777217\r\n"[..], &long, b"\r\n:2\r\n"].concat();
+        let half = [&b"$9000000\r\n"[..], &long[..9_000_000], b"\r\n"].concat();
         let many = [&b"*70000\r\n"[..], &b":1\r\n".repeat(70_000)].concat();
-        assert_eq!(parse(&many, 1000), Err(Malformed));
+        let halves = [&b"*2\r\n"[..], &half, &half].concat();
+        for bytes in [&heads, &halves, &many] {
+            let bytes = [&b"+A\r\n"[..], bytes, b"+B\r\n"].concat();
+            let words = |word: &str| Reply::Word(word.into());
+            let expected = [words("A"), Reply::Error(TOO_LONG.into()), words("B")];
+            let (mut replies, mut found) = (Replies::default(), Vec::new());
+            for piece in bytes.chunks(9973) {
+                replies.feed(piece);
+                assert!(replies.buffer.len() <= MOST_BYTES);
+                while let Some(reply) = replies.next_reply().unwrap() {
+                    found.push(reply);
+                }
+            }
+            assert_eq!(found, expected);
+        }
+        // Nothing of it is waited for.
+        assert_eq!(parse(b"$16777217\r\n", 3), Ok(vec![]));
     }
 
     #[test]

@@ -103,6 +103,9 @@ pub struct Lane {
     retry_at: f64,
     backoff: Backoff,
     end: End,
+    /// Whether the source was over when another relay still wrote the stream, and since when that is known.
+    source_is_over: bool,
+    over_since: Option<f64>,
     trouble: Option<(f64, EngineError)>,
     counts: LaneCounts,
 }
@@ -143,6 +146,8 @@ impl Lane {
             retry_at: f64::NEG_INFINITY,
             backoff: Backoff::default(),
             end: End::None,
+            source_is_over: false,
+            over_since: None,
             trouble: None,
             counts: LaneCounts::default(),
         }
@@ -177,9 +182,7 @@ impl Lane {
     /// there is no room.
     pub fn read(&mut self, source: &mut impl Source) -> bool {
         if self.stage == Stage::Standby {
-            if source.end().is_some() {
-                self.end = End::Left;
-            }
+            self.source_is_over = source.end().is_some();
             return true;
         }
         let mut frames = Frames::default();
@@ -217,11 +220,16 @@ impl Lane {
 
     /// Returns what to ask the engine now.
     pub fn poll(&mut self, now: f64) -> Step {
-        let is_done = self.waiting.is_empty() && self.end != End::None;
+        if self.stage == Stage::Standby && self.source_is_over {
+            self.over_since.get_or_insert(now);
+        }
+        let waited = self.over_since.map_or(0.0, |since| now - since);
         match self.stage {
             Stage::Over => Step::Over,
+            Stage::Standby if self.end == End::Left => self.over(),
+            // Who writes it is alive: the end is for that one to store, and to count.
+            Stage::Standby if waited >= STANDBY_END_SECS => self.over(),
             _ if now < self.retry_at => Step::Wait(self.retry_at),
-            Stage::Standby if is_done => self.over(),
             Stage::Closed | Stage::Standby => Step::Open,
             Stage::Open if self.waiting.is_empty() => match self.end {
                 End::None => Step::Wait(f64::INFINITY),
@@ -234,7 +242,12 @@ impl Lane {
                     bytes += frames.bytes.len();
                     bytes <= MOST_BATCH_BYTES
                 };
-                let most = self.waiting.iter().take(MOST_BATCHES).take_while(fits);
+                let mut next = self.waiting.front().map_or(0, |frames| frames.first);
+                let follows = |frames: &&Arc<Frames>| {
+                    std::mem::replace(&mut next, frames.end()) == frames.first
+                };
+                let most = self.waiting.iter().take(MOST_BATCHES);
+                let most = most.take_while(follows).take_while(fits);
                 let batches: Vec<_> = most.cloned().collect();
                 self.in_flight = batches.len();
                 Step::Append(batches)
@@ -261,17 +274,23 @@ impl Lane {
     }
 
     /// Takes the answer to [`Step::Append`].
-    pub fn appended(&mut self, appended: Result<()>, now: f64) {
+    pub fn appended(&mut self, appended: Result<u64>, now: f64) {
         let in_flight = std::mem::take(&mut self.in_flight);
-        if let Err(error) = appended {
-            return self.fail(error, now);
-        }
+        let left_out = match appended {
+            Ok(left_out) => left_out,
+            Err(error) => return self.fail(error, now),
+        };
+        let before = self.counts.stored;
         for _ in 0..in_flight {
             let Some(frames) = self.pop() else {
                 break;
             };
             self.note(frames.first, frames.end());
         }
+        // What it had before is not counted again.
+        let left_out = left_out.min(self.counts.stored - before);
+        self.counts.stored -= left_out;
+        self.counts.lost += left_out;
         self.backoff = Backoff::default();
         self.trouble = None;
     }
@@ -434,17 +453,33 @@ const MOST_BATCHES: usize = 16;
 /// Time in seconds between looks at who writes a stream.
 const STANDBY_SECS: f64 = 3.0;
 
+/// Time in seconds for which the end of a stream is kept that another relay writes: some leases long.
+const STANDBY_END_SECS: f64 = 60.0;
+
 #[cfg(test)]
 mod tests {
     use lsl_proto::ChannelFormat;
 
     use super::*;
 
-    /// A stream of one batch, which ends later than that.
+    /// A stream of some batches, which ends later than that.
     #[derive(Clone)]
     struct Past {
-        batch: Option<Frames>,
+        batches: VecDeque<Frames>,
         end: u64,
+    }
+
+    impl Past {
+        /// Batches of 5 samples that begin at these numbers.
+        fn new(firsts: &[u64], end: u64) -> Self {
+            let batch = |first: &u64| Frames {
+                first: *first,
+                count: 5,
+                bytes: vec![0; 50],
+            };
+            let batches = firsts.iter().map(batch).collect();
+            Self { batches, end }
+        }
     }
 
     impl Source for Past {
@@ -452,10 +487,13 @@ mod tests {
             0
         }
 
-        fn seek(&mut self, _next: u64) {}
+        fn seek(&mut self, next: u64) {
+            self.batches.retain(|batch| batch.end() > next);
+        }
 
         fn read(&mut self, _most_bytes: usize, frames: &mut Frames) -> bool {
-            self.batch.take().map(|batch| *frames = batch).is_some()
+            let batch = self.batches.pop_front();
+            batch.map(|batch| *frames = batch).is_some()
         }
 
         fn end(&self) -> Option<u64> {
@@ -463,18 +501,71 @@ mod tests {
         }
     }
 
+    fn lane() -> Lane {
+        let info = StreamInfo::new("s", "t", 1, 0.0, ChannelFormat::Int8, "").unwrap();
+        Lane::new(&info, Arc::new(Room::new(1 << 20)))
+    }
+
+    /// Writes all until the end. Returns the first and last number of each append.
+    fn finish(lane: &mut Lane, past: &mut Past, mut left_out: u64) -> Vec<(u64, u64)> {
+        let mut appends = Vec::new();
+        loop {
+            lane.read(past);
+            match lane.poll(0.0) {
+                Step::Append(batches) => {
+                    appends.push((batches[0].first, batches[batches.len() - 1].end()));
+                    lane.appended(Ok(std::mem::take(&mut left_out)), 0.0);
+                }
+                Step::Finish(end) => {
+                    assert_eq!(end, Some(past.end));
+                    lane.finished(Ok(()), 0.0);
+                }
+                Step::Over => return appends,
+                step => panic!("{step:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_appended_at_once_has_no_gap_and_what_found_no_place_is_lost() {
+        let (mut lane, mut past) = (lane(), Past::new(&[0, 5, 12, 17], 22));
+        lane.read(&mut past);
+        lane.opened(Ok(Opened::Ours(None)), &mut past, 0.0);
+        let appends = finish(&mut lane, &mut past, 3);
+        assert_eq!(appends, [(0, 10), (12, 22)]);
+        assert_eq!((lane.counts().stored, lane.counts().lost), (17, 2 + 3));
+    }
+
+    #[test]
+    fn the_end_of_a_stream_is_stored_by_another_relay_if_who_wrote_it_dies() {
+        for dies in [true, false] {
+            let (mut lane, mut past) = (lane(), Past::new(&[0, 5, 10], 20));
+            lane.opened(Ok(Opened::Theirs), &mut past, 0.0);
+            let mut now = 0.0;
+            while lane.stands_by() {
+                lane.read(&mut past);
+                match lane.poll(now) {
+                    Step::Open if dies && now > 9.0 => {
+                        lane.opened(Ok(Opened::Ours(Some(10))), &mut past, now);
+                        lane.retry_at = 0.0;
+                    }
+                    Step::Open => lane.opened(Ok(Opened::Theirs), &mut past, now),
+                    Step::Wait(until) => now = until,
+                    step => assert_eq!(step, Step::Over),
+                }
+            }
+            let appends = finish(&mut lane, &mut past, 0);
+            assert_eq!(appends, if dies { vec![(10, 15)] } else { vec![] });
+            let counts = (lane.counts().stored, lane.counts().lost);
+            assert_eq!(counts, if dies { (5, 5) } else { (0, 0) });
+            assert!(now <= 70.0, "{now}");
+        }
+    }
+
     #[test]
     fn what_is_missing_at_the_end_is_counted_as_lost() {
-        let info = StreamInfo::new("s", "t", 1, 0.0, ChannelFormat::Int8, "").unwrap();
-        let (first, count, bytes) = (10, 5, vec![0; 50]);
         for is_given_up in [false, true] {
-            let batch = Some(Frames {
-                first,
-                count,
-                bytes: bytes.clone(),
-            });
-            let mut past = Past { batch, end: 20 };
-            let mut lane = Lane::new(&info, Arc::new(Room::new(1 << 20)));
+            let (mut lane, mut past) = (lane(), Past::new(&[10], 20));
             assert!(lane.read(&mut past));
             assert_eq!(lane.poll(0.0), Step::Open);
             lane.opened(Ok(Opened::Ours(Some(10))), &mut past, 0.0);
@@ -483,7 +574,7 @@ mod tests {
                 lane.appended(Err(EngineError::new(ErrorKind::Retry, "")), 0.0);
                 lane.give_up();
             } else {
-                lane.appended(Ok(()), 0.0);
+                lane.appended(Ok(0), 0.0);
                 assert_eq!(lane.poll(0.0), Step::Finish(Some(20)));
                 lane.finished(Ok(()), 0.0);
             }

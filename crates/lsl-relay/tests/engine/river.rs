@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use lsl_core::{Context, Inlet, Selector, local_clock};
+use lsl_core::{ChannelFormat, Context, Inlet, Outlet, Selector, StreamInfo, local_clock};
 use lsl_relay::engine::resp::Reply;
+use lsl_relay::engine::river::{EntryId, entries};
 use lsl_relay::shell::Relay;
 
 use super::server::{Kind, Server};
-use super::{context, relay};
+use super::{Source, context, engine, relay, until, until_read, until_stored};
 
 /// A stream whose samples are their indices, as another program would write it.
 struct Stream<'a> {
@@ -149,4 +150,91 @@ pub(crate) fn again(kind: &Kind) {
         sample[0] < 100,
         "the number of the stream before: {sample:?}"
     );
+}
+
+/// A relay that stands by sees the end of what another one writes: nothing is begun anew for it.
+pub(crate) fn standby(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let url = format!("redis://{}", server.address());
+    let context = context();
+    let mut source = Source::new(&context, "standby");
+    let first = relay(&context, &url, "layout = \"river\"");
+    until_read(&first);
+    source.push_many(20);
+    until_stored(&first, &source);
+    let second = relay(&context, &url, "layout = \"river\"");
+    until_read(&second);
+    until(&second, "it stands by", |it| it["standby"] == 1);
+    drop(source);
+    for relay in [&first, &second] {
+        until(relay, "it is over", |it| it["streams"] == 0);
+        assert_eq!(engine(relay)["lost"], 0);
+    }
+    assert_eq!(engine(&second)["stored"], 0);
+    let names = server.ask(&[&"KEYS", &"*-metadata"]);
+    let [name] = names.list().unwrap() else {
+        panic!("{names:?}");
+    };
+    let key = name.text().unwrap().replace("-metadata", "-0");
+    let end = server.ask(&[&"XREVRANGE", &key, &"+", &"-", &"COUNT", &"1"]);
+    let end = entries(&end).unwrap().remove(0).kind;
+    assert_eq!(end, lsl_relay::engine::river::Kind::Eof(19));
+}
+
+/// Keys that ended go when they are too old, and texts that have no place are counted as lost.
+pub(crate) fn trims(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let url = format!("redis://{}", server.address());
+    let context = context();
+    let info = StreamInfo::new("old", super::kind(), 1, 0.0, ChannelFormat::String, "old");
+    let outlet = Outlet::builder(info.unwrap()).context(&context).open();
+    let outlet = outlet.unwrap();
+    let long = "x".repeat(70_000);
+    let lines = "layout = \"river\"\nriver_trim = true\nmax_age = \"1s\"";
+    let first = relay(&context, &url, lines);
+    until_read(&first);
+    for text in ["a", &long, "b"] {
+        outlet.push(&[text]).unwrap();
+    }
+    until(&first, "two are stored", |it| {
+        it["stored"] == 2 && it["lost"] == 1
+    });
+    let names = server.ask(&[&"KEYS", &"*-metadata"]);
+    let described = names.list().unwrap()[0].text().unwrap().to_owned();
+    let key = |number| described.replace("-metadata", &format!("-{number}"));
+    // The first sample becomes eleven minutes older.
+    let all = server.ask(&[&"XRANGE", &key(0), &"-", &"+"]);
+    server.ask(&[&"DEL", &key(0)]);
+    for (entry, older_ms) in all.list().unwrap().iter().zip([660_000, 0]) {
+        let [id, fields] = entry.list().unwrap() else {
+            panic!("{entry:?}");
+        };
+        let id = EntryId::parse(id.text().unwrap()).unwrap();
+        let id = EntryId {
+            ms: id.ms - older_ms,
+            ..id
+        };
+        let (key, id) = (key(0), id.to_string());
+        let mut parts: Vec<&dyn AsRef<[u8]>> = vec![&"XADD", &key, &id];
+        let fields = fields.list().unwrap().iter();
+        let fields: Vec<_> = fields.map(|it| it.bytes().unwrap()).collect();
+        parts.extend(fields.iter().map(|it| it as &dyn AsRef<[u8]>));
+        server.ask(&parts);
+    }
+    outlet.push(&["c"]).unwrap();
+    until(&first, "three are stored", |it| it["stored"] == 3);
+    drop(first);
+    // It looks soon after it began.
+    let second = relay(&context, &url, lines);
+    let limit = local_clock() + 40.0;
+    while server.ask(&[&"EXISTS", &key(0)]) != Reply::Integer(0) {
+        assert!(local_clock() < limit);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let oldest = server.ask(&[&"HGET", &described, &"first_stream_key"]);
+    assert_eq!(oldest.text(), Some(&*key(1)));
+    assert_eq!(server.ask(&[&"XLEN", &key(1)]), Reply::Integer(1));
+    outlet.push(&["d"]).unwrap();
+    until(&second, "it goes on", |it| it["stored"] == 1);
+    assert_eq!(engine(&second)["lost"], 0);
 }

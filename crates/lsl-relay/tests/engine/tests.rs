@@ -31,6 +31,10 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     ("river_of_others", river::others),
     ("river_again", river::again),
     ("river_limit", river::limit),
+    ("river_standby", river::standby),
+    ("river_trims", river::trims),
+    ("replicas", replicas),
+    ("trims_bytes", trims_bytes),
 ];
 
 fn ok(reply: &Reply) {
@@ -239,11 +243,78 @@ fn trims(kind: &Kind) {
     };
 }
 
+/// Samples are stored when a replica has them, too: each once, however long there is none.
+fn replicas(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let port = server.address().port().to_string();
+    let options = ["--replicaof", "127.0.0.1", &port];
+    let mut replica = Server::start(kind, &options);
+    let context = context();
+    let mut source = Source::new(&context, "replicas");
+    let url = format!("redis://{}", server.address());
+    let relay = relay(&context, &url, "min_replicas = 1");
+    until_read(&relay);
+    source.push_many(50);
+    until_stored(&relay, &source);
+    check(&replica, &source, false);
+    replica.kill();
+    source.push_many(50);
+    until(&relay, "it waits for a replica", |it| {
+        it["error"] == "0 of 1 replicas have it" && it["state"] == "retry"
+    });
+    replica.restart();
+    source.push_many(50);
+    until_stored(&relay, &source);
+    check(&replica, &source, false);
+    check(&server, &source, false);
+    assert_eq!(
+        (
+            engine(&relay)["lost"].clone(),
+            engine(&relay)["setbacks"].clone()
+        ),
+        (0.into(), 0.into())
+    );
+}
+
+/// The oldest samples go when there are too many bytes, not the newest.
+fn trims_bytes(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let context = context();
+    let mut source = Source::new(&context, "bytes");
+    let url = format!("redis://{}", server.address());
+    let relay = relay(&context, &url, "max_size = \"16KiB\"");
+    until_read(&relay);
+    source.push_many(100);
+    until_stored(&relay, &source);
+    let keys = server.ask(&[&"KEYS", &"lsl:*:d"]);
+    let data = keys.list().unwrap()[0].text().unwrap().to_owned();
+    let ends = |from: &str| {
+        let entry = server.ask(&[&from, &data, &"-", &"+", &"COUNT", &"1"]);
+        let id = entry.list()?.first()?.list()?[0]
+            .text()?
+            .strip_suffix("-0")?;
+        id.parse::<u64>().ok()
+    };
+    assert_eq!(ends("XRANGE"), Some(1));
+    // About 100 bytes each.
+    source.push_many(900);
+    until_stored(&relay, &source);
+    let limit = local_clock() + 40.0;
+    while ends("XRANGE") < Some(300) {
+        assert!(local_clock() < limit, "{:?}", ends("XRANGE"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(ends("XRANGE") < Some(950), "{:?}", ends("XRANGE"));
+    source.push_many(10);
+    until_stored(&relay, &source);
+    assert_eq!(engine(&relay)["setbacks"], 0);
+}
+
 /// A user who may do what relay.md §12.1 lists can write; one who may not add is refused in words.
 fn rights(kind: &Kind) {
     let server = Server::start(kind, &[]);
     let allowed = "~lsl:* +@stream +hset +hgetall +zadd +zrangebyscore +zremrangebyscore +set +get +expire +pexpire +wait +info \
-                   +multi +exec +@connection";
+                   +@connection";
     let user = |name: &str, rights: &str| {
         let mut command = vec!["ACL".to_owned(), "SETUSER".into(), name.into(), "on".into()];
         command.push(">secret".into());

@@ -64,8 +64,16 @@ impl Opening {
         })
     }
 
-    fn name(&self) -> String {
+    /// Returns the name under which the stream goes on, as far as that is known.
+    pub fn name(&self) -> String {
         stream_name(&self.info, &self.generation, self.number)
+    }
+
+    /// Returns the index of the next sample if all that was stored has ended: another name begins then, once there is a
+    /// sample for it.
+    pub fn ended(&self) -> Option<u64> {
+        self.next
+            .filter(|_| matches!(self.question, Question::Create(_)))
     }
 
     /// Returns the next question.

@@ -88,7 +88,7 @@ impl<S: Server> Engine for PackedEngine<S> {
         Ok(Opened::Ours(next))
     }
 
-    async fn append(&self, meta: &Meta, batches: &[Arc<Frames>]) -> Result<()> {
+    async fn append(&self, meta: &Meta, batches: &[Arc<Frames>]) -> Result<u64> {
         let connection = self.state().written.get(&meta.generation).copied();
         let connection = connection.ok_or_else(lost)?;
         let append = self.packed.append(meta, batches)?;
@@ -102,7 +102,7 @@ impl<S: Server> Engine for PackedEngine<S> {
                 .trim
                 .note(&meta.generation, first, last.end(), bytes, local_clock());
         }
-        Ok(())
+        Ok(0)
     }
 
     fn holds(&self, meta: &Meta) -> bool {
@@ -204,4 +204,5 @@ const NOTE_SECS: f64 = 10.0;
 /// Bytes of a batch, by which their number is chosen.
 const BATCH_BYTES: usize = 64 * 1024;
 
-const MOST_BATCHES: usize = 64;
+/// As many as fit a reply if each has the most that is appended in one go.
+const MOST_BATCHES: usize = 15;

@@ -44,11 +44,17 @@ struct State {
 /// A stream that is written.
 struct Stream {
     redis: Redis,
-    connection: ConnectionId,
-    writer: Writer,
+    connection: Option<ConnectionId>,
+    stage: Stage,
     codec: FrameCodec,
     /// When its clock is told again.
     tell_at: f64,
+}
+
+enum Stage {
+    /// What is stored is being looked at, or has ended.
+    Opening(Box<Opening>),
+    Writing(Box<Writer>),
 }
 
 impl RiverEngine {
@@ -82,29 +88,6 @@ impl RiverEngine {
         stream.ok_or_else(|| EngineError::new(ErrorKind::Retry, "another relay writes this stream"))
     }
 
-    /// Finds out where a stream goes on, on a connection of its own.
-    async fn begin(&self, meta: &Meta) -> Result<Stream> {
-        let mut opening = Opening::new(&meta.info, meta.generation).map_err(corrupt)?;
-        let redis = self.redis.another();
-        let mut connection = None;
-        for _ in 0..MOST_QUESTIONS {
-            let (replies, id) = redis.run(connection, opening.question()).await?;
-            packed::fail(&replies)?;
-            connection = Some(id);
-            if let Step::Done(writer) = opening.take(&replies).map_err(corrupt)? {
-                return Ok(Stream {
-                    redis,
-                    connection: id,
-                    writer: *writer,
-                    codec: FrameCodec::new(&meta.info),
-                    tell_at: f64::NEG_INFINITY,
-                });
-            }
-        }
-        let text = "the keys of the stream have no end";
-        Err(EngineError::new(ErrorKind::Corrupt, text))
-    }
-
     /// Returns the Unix time of the server minus that of the source, in seconds, if it is time to tell it.
     fn clock(&self, stream: &mut Stream, info: &StreamInfo) -> Option<f64> {
         let now = local_clock();
@@ -117,7 +100,18 @@ impl RiverEngine {
         Some(clock)
     }
 
-    async fn write(&self, stream: &mut Stream, meta: &Meta, batches: &[Arc<Frames>]) -> Result<()> {
+    async fn write(
+        &self,
+        stream: &mut Stream,
+        meta: &Meta,
+        batches: &[Arc<Frames>],
+    ) -> Result<u64> {
+        stream.open(true).await?;
+        let user = self.clock(stream, &meta.info);
+        let user = user.map(|clock| said_of(&meta.info, Some(clock)));
+        let Stage::Writing(writer) = &mut stream.stage else {
+            return Err(unknown());
+        };
         let mut samples = Vec::new();
         let mut too_long = 0;
         for frames in batches {
@@ -126,7 +120,7 @@ impl RiverEngine {
             let wrong =
                 |error: lsl_core::Error| EngineError::new(ErrorKind::Corrupt, error.to_string());
             decoded.map_err(wrong)?;
-            let packing = stream.writer.packing();
+            let packing = writer.packing();
             let raw = RawSamples::new(&values, packing.format(), packing.channels(), stamps.len());
             for ((raw, stamp), index) in raw.map_err(wrong)?.zip(&stamps).zip(frames.first..) {
                 match packing.pack(*stamp, raw) {
@@ -136,16 +130,15 @@ impl RiverEngine {
             }
         }
         if too_long > 0 {
-            let name = stream.writer.name();
+            let name = writer.name();
             tracing::warn!(
                 "{name}: {too_long} texts longer than {MOST_TEXT_BYTES} bytes are left out"
             );
         }
-        let user = self.clock(stream, &meta.info);
-        let user = user.map(|clock| said_of(&meta.info, Some(clock)));
         let samples = samples.iter().map(|(index, val)| (*index, &val[..]));
-        let commands = stream.writer.write(samples, user.as_ref());
-        stream.run(commands).await
+        let commands = writer.write(samples, user.as_ref());
+        stream.run(commands).await?;
+        Ok(too_long)
     }
 
     /// Removes what is too old, if that is asked for. Spec: relay §12.2.
@@ -158,7 +151,7 @@ impl RiverEngine {
         let streams: Vec<_> = self.state().written.values().cloned().collect();
         let until = EntryId::before(ahead + now - self.config.max_age_secs);
         for stream in streams {
-            let name = stream.lock().await.writer.name().to_owned();
+            let name = stream.lock().await.name();
             trim(&self.redis, &name, until, None).await?;
         }
         Ok(())
@@ -166,19 +159,60 @@ impl RiverEngine {
 }
 
 impl Stream {
+    /// Finds out where it goes on. What has ended is begun anew only if `begins`.
+    async fn open(&mut self, begins: bool) -> Result<()> {
+        for _ in 0..MOST_QUESTIONS {
+            let Stage::Opening(opening) = &mut self.stage else {
+                return Ok(());
+            };
+            if opening.ended().is_some() && !begins {
+                return Ok(());
+            }
+            let asked = self.redis.run(self.connection, opening.question());
+            let (replies, id) = asked.await?;
+            packed::fail(&replies)?;
+            self.connection = Some(id);
+            if let Step::Done(writer) = opening.take(&replies).map_err(corrupt)? {
+                self.stage = Stage::Writing(writer);
+            }
+        }
+        let text = "the keys of the stream have no end";
+        Err(EngineError::new(ErrorKind::Corrupt, text))
+    }
+
+    fn name(&self) -> String {
+        match &self.stage {
+            Stage::Opening(opening) => opening.name(),
+            Stage::Writing(writer) => writer.name().to_owned(),
+        }
+    }
+
+    /// Returns the index of the next sample; `None` before the first.
+    fn next(&self) -> Option<u64> {
+        match &self.stage {
+            Stage::Opening(opening) => opening.ended(),
+            Stage::Writing(writer) => writer.next(),
+        }
+    }
+
     async fn run(&mut self, commands: Commands) -> Result<()> {
-        let (replies, _) = self.redis.run(Some(self.connection), commands).await?;
-        self.writer.written(&replies).map_err(|fault| match fault {
+        let (replies, _) = self.redis.run(self.connection, commands).await?;
+        let Stage::Writing(writer) = &mut self.stage else {
+            return Err(unknown());
+        };
+        writer.written(&replies).map_err(|fault| match fault {
             Fault::Refused(text) => EngineError::of_reply(&text),
             Fault::Changed => EngineError::new(
                 ErrorKind::Retry,
                 "somebody else wrote to the stream, or ended it",
             ),
-            Fault::Unknown => {
-                EngineError::new(ErrorKind::Retry, "the server answers something else")
-            }
+            Fault::Unknown => unknown(),
         })
     }
+}
+
+fn unknown() -> EngineError {
+    EngineError::new(ErrorKind::Retry, "the server answers something else")
 }
 
 impl Engine for RiverEngine {
@@ -193,14 +227,22 @@ impl Engine for RiverEngine {
         if !self.lease.leased(&replies)? {
             return Ok(Opened::Theirs);
         }
-        let stream = self.begin(meta).await?;
-        let next = stream.writer.next();
+        let opening = Opening::new(&meta.info, meta.generation).map_err(corrupt)?;
+        let mut stream = Stream {
+            redis: self.redis.another(),
+            connection: None,
+            stage: Stage::Opening(Box::new(opening)),
+            codec: FrameCodec::new(&meta.info),
+            tell_at: f64::NEG_INFINITY,
+        };
+        stream.open(false).await?;
+        let next = stream.next();
         let stream = Arc::new(AsyncMutex::new(stream));
         self.state().written.insert(*generation, stream);
         Ok(Opened::Ours(next))
     }
 
-    async fn append(&self, meta: &Meta, batches: &[Arc<Frames>]) -> Result<()> {
+    async fn append(&self, meta: &Meta, batches: &[Arc<Frames>]) -> Result<u64> {
         let stream = self.stream(meta)?;
         let written = self.write(&mut *stream.lock().await, meta, batches).await;
         if written.is_err() {
@@ -225,8 +267,13 @@ impl Engine for RiverEngine {
         if end.is_some() {
             let stream = self.stream(meta)?;
             let mut stream = stream.lock().await;
-            let finish = stream.writer.finish();
-            let finished = stream.run(finish).await;
+            let finished = match &mut stream.stage {
+                Stage::Opening(_) => Ok(()),
+                Stage::Writing(writer) => {
+                    let finish = writer.finish();
+                    stream.run(finish).await
+                }
+            };
             drop(stream);
             self.state().written.remove(&meta.generation);
             finished?;

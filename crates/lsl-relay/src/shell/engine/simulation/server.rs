@@ -91,6 +91,13 @@ impl Simulated {
     }
 }
 
+impl World {
+    /// Runs what a connection that is gone had in its buffer.
+    pub(super) fn arrive(&mut self, late: &Commands) {
+        self.execute(&parse(late.bytes()));
+    }
+}
+
 impl Server for Simulated {
     async fn run(
         &self,
