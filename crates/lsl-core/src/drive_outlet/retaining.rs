@@ -1,6 +1,7 @@
 //! The outlets of a context that retain samples, and the look at them every ten seconds, which lets go what was
 //! retained for long enough. Nobody looks while none does. Spec: resume §4.1.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub(crate) struct Retaining(Mutex<Outlets>);
 
 #[derive(Debug, Default)]
 struct Outlets {
-    outlets: Vec<Weak<OutletShared>>,
+    /// By their addresses, which stay theirs as long as they are in here.
+    outlets: HashMap<usize, Weak<OutletShared>>,
     is_looked_after: bool,
 }
 
@@ -28,10 +30,9 @@ impl Retaining {
             return;
         }
         let mut state = lock_ignoring_poison(&self.0);
-        let added = Arc::downgrade(outlet);
-        if !state.outlets.iter().any(|each| each.ptr_eq(&added)) {
-            state.outlets.push(added);
-        }
+        let address = Arc::as_ptr(outlet).addr();
+        let added = state.outlets.entry(address);
+        added.or_insert_with(|| Arc::downgrade(outlet));
         if !std::mem::replace(&mut state.is_looked_after, true) {
             // Not the context, which ends with its last handle.
             let retaining = Arc::clone(outlet.identity.context.retaining());
@@ -45,18 +46,14 @@ impl Retaining {
         // Not under the lock: a look takes that of a fan-out, and the last handle of an outlet may go here.
         let outlets = std::mem::take(&mut lock_ignoring_poison(&self.0).outlets);
         let now = local_clock();
-        let retains = |outlet: &Weak<OutletShared>| {
+        let retains = |(_, outlet): &(usize, Weak<OutletShared>)| {
             let outlet = outlet.upgrade();
             outlet.is_some_and(|outlet| outlet.look_after_retention(now))
         };
         let outlets: Vec<_> = outlets.into_iter().filter(retains).collect();
         let mut state = lock_ignoring_poison(&self.0);
-        for outlet in outlets {
-            // Admissions may have added it meanwhile.
-            if !state.outlets.iter().any(|each| each.ptr_eq(&outlet)) {
-                state.outlets.push(outlet);
-            }
-        }
+        // Admissions may have added some meanwhile.
+        state.outlets.extend(outlets);
         state.is_looked_after = !state.outlets.is_empty();
         state.is_looked_after
     }
