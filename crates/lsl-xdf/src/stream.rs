@@ -185,7 +185,10 @@ impl StreamHeader {
     }
 
     /// Writes the header as XML for a file, shortened if it is too long.
-    pub(crate) fn to_xml(&self) -> Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if it is too long even then.
+    pub fn to_xml(&self) -> Result<Vec<u8>> {
         write_or_shorten(&self.document).ok_or_else(too_long)
     }
 

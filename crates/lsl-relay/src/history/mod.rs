@@ -52,3 +52,7 @@ impl fmt::Debug for Numbering {
 
 /// Element of a stream's header in a segment that has the name of its numbering.
 pub const GENERATION_ELEMENT: &str = "lsl_generation";
+
+/// Element with the document of the stream, in hexadecimal digits, if the header does not say the same; empty if it
+/// cannot be had from there.
+pub const DOCUMENT_ELEMENT: &str = "lsl_document";

@@ -8,17 +8,13 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use lsl_core::local_clock;
-use lsl_proto::StreamInfo;
 use lsl_xdf::at_rest::{Decrypting, Ending, Identities};
 use lsl_xdf::chunk::{MAGIC, Tag};
 use lsl_xdf::decode::MAX_WHOLE_BYTES;
 use lsl_xdf::{journal_path, repair};
 
-use super::unix_now;
-use crate::history::{
-    Catalog, Entry, GENERATION_ELEMENT, Numbering, Segment, SegmentName, parse_index, read_chunk,
-    scan,
-};
+use super::{header, unix_now};
+use crate::history::{Catalog, Entry, Segment, SegmentName, parse_index, read_chunk, scan};
 
 /// Makes the folder, and keeps other programs out of it for as long as the file is held.
 pub(super) fn claim(folder: &Path) -> Result<File, String> {
@@ -113,10 +109,8 @@ pub(super) fn remove(files: &[&Path]) {
 pub(super) struct Content {
     pub(super) entries: Vec<Entry>,
     /// What each header among them says; `None` for one that is none of ours.
-    headers: Vec<Option<Stream>>,
+    headers: Vec<Option<header::Stream>>,
 }
-
-type Stream = (Arc<Numbering>, Arc<StreamInfo>);
 
 /// Opens a segment, which is repaired if a crash cut it off.
 fn prepare(
@@ -184,7 +178,7 @@ fn indexed(input: &mut Input, mut entries: Vec<Entry>) -> io::Result<Option<Cont
             else {
                 return Ok(None);
             };
-            content.headers.push(stream_of(&header));
+            content.headers.push(header::read(&header));
         }
         content.entries.push(entry);
     }
@@ -198,34 +192,10 @@ impl Content {
     /// Adds what the rest of a segment has, from the chunk at this offset on.
     fn found(mut self, input: &mut Input, offset: u64) -> io::Result<Self> {
         let headers = &mut self.headers;
-        let found = scan(input, offset, |header| headers.push(stream_of(header)))?;
+        let found = scan(input, offset, |header| headers.push(header::read(header)))?;
         self.entries.extend(found);
         Ok(self)
     }
-}
-
-/// Returns the stream of a header. `None` if that is none of ours.
-fn stream_of(header: &[u8]) -> Option<Stream> {
-    let xml = header.get(4..)?;
-    let (numbering, info) = numbering_of(StreamInfo::from_xml(xml).ok()?)?;
-    Some((Arc::new(numbering), Arc::new(info)))
-}
-
-/// Takes the name of the numbering out of the description of a stream.
-fn numbering_of(mut info: StreamInfo) -> Option<(Numbering, StreamInfo)> {
-    let document = info.document_mut();
-    let root = document.child(document.root(), "info")?;
-    let element = document.child(root, GENERATION_ELEMENT)?;
-    let text = document.first_child(element)?;
-    let generation = String::from_utf8(document.text(text).to_vec()).ok()?;
-    document.remove(element);
-    let uid = String::from_utf8(info.uid_bytes().to_vec()).ok()?;
-    let numbering = Numbering {
-        uid: uid.into(),
-        generation: generation.into(),
-    };
-    numbering.generation()?;
-    Some((numbering, info))
 }
 
 /// Plain content of a segment.

@@ -5,7 +5,9 @@
 
 mod collect;
 mod folder;
+mod header;
 mod read;
+mod sink;
 mod writer;
 
 use std::collections::HashMap;

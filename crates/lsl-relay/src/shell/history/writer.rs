@@ -12,16 +12,13 @@ use lsl_core::{StreamInfo, local_clock};
 use lsl_platform::calendar::rfc3339;
 use lsl_xdf::at_rest::Encrypting;
 use lsl_xdf::chunk::{NUMBERS_TAG, PADDING_TAG};
-use lsl_xdf::{
-    FileHeader, FileSink, Recording, Sink, StreamHeader, SyncJob, Values, claim, journal_path,
-};
+use lsl_xdf::{FileHeader, FileSink, Recording, Values, claim, journal_path};
 use tokio::sync::mpsc::Receiver;
 
 use super::folder::remove;
-use super::{History, unix_now};
-use crate::history::{
-    Entry, GENERATION_ELEMENT, GenerationId, Numbering, Numbers, Segment, SegmentName, plan,
-};
+use super::sink::SegmentSink;
+use super::{History, header, unix_now};
+use crate::history::{Entry, GenerationId, Numbering, Numbers, Segment, SegmentName, plan};
 
 /// Something to write.
 #[derive(Debug)]
@@ -507,8 +504,7 @@ impl Open {
         info: &StreamInfo,
         now: f64,
     ) -> io::Result<Stream> {
-        let mut header = StreamHeader::from_info(info).map_err(failed)?;
-        header.set(GENERATION_ELEMENT, &numbering.generation);
+        let header = header::of(numbering, info).map_err(failed)?;
         let none = || io::Error::new(io::ErrorKind::InvalidData, "a stream without format");
         let values = Values::new(header.channel_format()).ok_or_else(none)?;
         // A boundary of its own may stand before it.
@@ -572,77 +568,6 @@ fn failed(error: lsl_xdf::Error) -> io::Error {
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)
-}
-
-/// File of a segment.
-enum SegmentSink {
-    Plain(FileSink),
-    Locked {
-        output: Box<Encrypting<File>>,
-        /// Handle of the same file, for all but its content.
-        file: FileSink,
-    },
-}
-
-impl SegmentSink {
-    fn file(&mut self) -> &mut FileSink {
-        match self {
-            Self::Plain(file) | Self::Locked { file, .. } => file,
-        }
-    }
-
-    /// Returns how many of the bytes that were written can be read.
-    fn readable_bytes(&self) -> u64 {
-        match self {
-            Self::Plain(_) => u64::MAX,
-            Self::Locked { output, .. } => output.sealed_bytes(),
-        }
-    }
-
-    /// Returns how many bytes are to be written until all is sealed.
-    fn bytes_to_seal(&self) -> usize {
-        match self {
-            Self::Plain(_) => 0,
-            Self::Locked { output, .. } => output.bytes_to_seal(),
-        }
-    }
-}
-
-impl Sink for SegmentSink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(file) => file.write(bytes),
-            Self::Locked { output, .. } => output.write(bytes),
-        }
-    }
-
-    fn rewind(&mut self, len: u64) -> io::Result<()> {
-        match self {
-            Self::Plain(file) => file.rewind(len),
-            // A call that failed took nothing.
-            Self::Locked { output, .. } if output.accepted_bytes() == len => Ok(()),
-            Self::Locked { .. } => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    fn reserve(&mut self, len: u64) -> io::Result<()> {
-        // More than what encryption adds.
-        self.file().reserve(len + len / 1024 + (16 << 10))
-    }
-
-    fn sync_job(&mut self) -> io::Result<SyncJob> {
-        self.file().sync_job()
-    }
-
-    fn close(&mut self, len: u64) -> io::Result<()> {
-        match self {
-            Self::Plain(file) => file.close(len),
-            Self::Locked { output, file } => {
-                output.try_finish()?;
-                file.close(output.output_bytes())
-            }
-        }
-    }
 }
 
 const LOOK_SECS: f64 = 1.0;
