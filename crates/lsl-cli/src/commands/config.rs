@@ -1,5 +1,6 @@
 //! `lsl config`: shows the settings in force and where they come from, and checks them.
 
+mod edit;
 mod migrate;
 
 use std::io::{self, Write};
@@ -46,6 +47,12 @@ Exit status 1 when there is something to repair.")]
 Examples:
   lsl config sample > ~/lsl_api/lsl_api.cfg")]
     Sample,
+    /// Set a key of the file in use
+    Set(edit::Set),
+    /// Add to a set of values, such as the hosts that are asked directly
+    Add(edit::Add),
+    /// Take a key back to its default, or one value out of a set
+    Remove(edit::Remove),
     /// Move from Secure LSL's settings to this library's encryption
     Migrate(migrate::Migrate),
 }
@@ -55,6 +62,7 @@ Examples:
   lsl config show --origin       values and where they come from
   lsl config check lsl_api.cfg   mistakes, with line numbers
   lsl config sample              a commented lsl_api.cfg
+  lsl config add lab.KnownPeers 192.168.1.20
   lsl config migrate --dry-run   is there anything of Secure LSL to move?
 
 The first of these files that can be read and parsed is used, alone: --config FILE, the file named
@@ -94,6 +102,9 @@ impl Config {
         match &self.action {
             ConfigCommand::Show(show) => show.run(globals),
             ConfigCommand::Check(check) => check.run(globals),
+            ConfigCommand::Set(set) => set.run(globals),
+            ConfigCommand::Add(add) => add.run(globals),
+            ConfigCommand::Remove(remove) => remove.run(globals),
             ConfigCommand::Migrate(migrate) => migrate.run(globals),
             ConfigCommand::Sample => {
                 let mut out = io::stdout().lock();

@@ -119,3 +119,65 @@ fn sessions_do_not_see_each_other() {
         "{blind:?}"
     );
 }
+
+#[test]
+fn keys_are_set_and_the_rest_of_the_file_stays() {
+    let lab = Lab::new();
+    let file = lab.write(
+        "mine.cfg",
+        "; ours\n[lab]\nSessionID = a\n; peers come here\n",
+    );
+    let run = |words: &[&str], status: i32, part: &str| {
+        let ended = lab.run(&[&["config"], words, &["--config", &file]].concat());
+        assert_eq!(ended.status, Some(status), "{words:?}: {ended:?}");
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(said.contains(part), "{words:?}: {part} in {said}");
+    };
+    run(
+        &["add", "lab.KnownPeers", "10.50.0.1"],
+        0,
+        "KnownPeers = {10.50.0.1}",
+    );
+    run(&["add", "lab.KnownPeers", "amp:7"], 0, "{10.50.0.1, amp:7}");
+    run(&["add", "lab.KnownPeers", "amp:7"], 0, "already");
+    run(&["set", "lab.SessionID", "b c"], 0, "must be started again");
+    let expected =
+        "; ours\n[lab]\nSessionID = b c\nKnownPeers = {10.50.0.1, amp:7}\n; peers come here\n";
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+    // What cannot be used changes nothing.
+    run(
+        &["set", "lab.SesionID", "x"],
+        2,
+        "did you mean 'lab.SessionID'?",
+    );
+    run(&["set", "ports.BasePort", "abc"], 2, "not a decimal number");
+    run(&["set", "lab.SessionID", "a\nb"], 2, "");
+    run(&["add", "lab.SessionID", "x"], 2, "no key with a set");
+    run(&["add", "lab.KnownPeers", "a:99999"], 2, "KnownPeers");
+    run(&["remove", "lab.KnownPeers", "gone"], 3, "has no gone");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+    run(&["remove", "lab.KnownPeers", "10.50.0.1"], 0, "{amp:7}");
+    run(&["remove", "lab.KnownPeers", "amp:7"], 0, "default again");
+    run(&["remove", "lab.SessionID"], 0, "default again: default");
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap(),
+        "; ours\n[lab]\n; peers come here\n"
+    );
+    let broken = lab.write("mine.cfg", "words\n");
+    run(&["set", "lab.SessionID", "x"], 1, "line 1");
+    assert_eq!(std::fs::read_to_string(broken).unwrap(), "words\n");
+}
+
+#[test]
+fn without_a_file_one_is_made_in_the_home() {
+    let lab = Lab::new();
+    let mut command = lab.command_on("pc", &["config", "set", "lab.SessionID", "lab2"]);
+    command.env_remove("LSLAPICFG");
+    let ended = crate::lab::Running::start(&mut command).wait();
+    assert!(ended.ok().stdout.contains("SessionID = lab2"));
+    let made = lab.path("pc/lsl_api/lsl_api.cfg");
+    assert_eq!(
+        std::fs::read_to_string(made).unwrap(),
+        "[lab]\nSessionID = lab2\n"
+    );
+}
