@@ -14,7 +14,24 @@ use crate::Result;
 /// All that `lsl-proto` may depend on: none of it reaches sockets, threads or clocks.
 const MAY_PROTO_USE: &[&str] = &["lsl-secure", "sha2", "thiserror", "tracing"];
 
-/// What no file of `lsl-relay` outside its `shell` may name.
+/// What only knows bytes and facts, but for a part that has sockets, and what the rest of it may not name.
+const PURE: &[(&str, &str, &[&str])] = &[
+    ("crates/lsl-doctor/src/", "collect", NOT_IN_DOCTOR),
+    ("crates/lsl-relay/src/", "shell", NOT_IN_RELAY),
+];
+
+const NOT_IN_DOCTOR: &[&str] = &[
+    "lsl_core",
+    "socket2",
+    "std::env",
+    "std::fs",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::process",
+    "std::thread",
+    "std::time",
+];
+
 const NOT_IN_RELAY: &[&str] = &[
     "lsl_core",
     "lsl_platform",
@@ -36,6 +53,10 @@ const MODULES: &[(&str, &str)] = &[
     (
         "crates/lsl-cli/src/",
         "failure interrupt ui files globals signal streams commands main",
+    ),
+    (
+        "crates/lsl-doctor/src/",
+        "observe proc firewall waves remedy table report collect",
     ),
     (
         "crates/lsl-proto/src/",
@@ -102,7 +123,7 @@ enum Check {
 
 const RULES: &[(&str, Check)] = &[
     ("purity of lsl-proto", Check::Shell(purity)),
-    ("purity of lsl-relay", Check::Files(relay_purity)),
+    ("purity of lsl-relay, lsl-doctor", Check::Files(part_purity)),
     ("order of imports", Check::Files(imports)),
     ("one build", Check::Files(one_build)),
     ("dependency budget", Check::Shell(dependency_budget)),
@@ -208,16 +229,19 @@ fn purity(sh: &Shell) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The machines of the relay cannot do I/O either; its `shell` may.
-fn relay_purity(sources: &[Source]) -> Vec<String> {
+/// Machines and rules cannot do I/O either; one part of their crates may.
+fn part_purity(sources: &[Source]) -> Vec<String> {
     let mut problems = Vec::new();
     for source in sources {
-        let file = source.path.strip_prefix("crates/lsl-relay/src/");
-        if file.is_none_or(|file| file.starts_with("shell")) {
+        let forbidden = PURE.iter().find_map(|(folder, part, forbidden)| {
+            let file = source.path.strip_prefix(folder)?;
+            (!file.starts_with(part)).then_some(forbidden)
+        });
+        let Some(forbidden) = forbidden else {
             continue;
-        }
+        };
         for (number, line) in source.lines() {
-            if NOT_IN_RELAY.iter().any(|name| line.contains(name)) {
+            if forbidden.iter().any(|name| line.contains(name)) {
                 problems.push(format!("{}:{number}: {}", source.path, line.trim()));
             }
         }

@@ -7,6 +7,7 @@ pub mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod deploy;
+pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod key;

@@ -20,6 +20,8 @@ pub enum Failure {
     Lost(String),
     /// A recording is not as wanted; the exit status says in which way.
     Recording(u8, String),
+    /// The output says what is wrong; the exit status says of which kind it is.
+    Told(u8),
     /// The program that reads our output has seen enough. Not an error: `lsl recv … | head`.
     ReaderLeft,
 }
@@ -36,7 +38,7 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
             Self::Lost(_) => 4,
-            Self::Recording(status, _) => *status,
+            Self::Recording(status, _) | Self::Told(status) => *status,
         }
     }
 
@@ -50,6 +52,7 @@ impl Failure {
             Self::NotFound(text) => Self::NotFound(add(text)),
             Self::Lost(text) => Self::Lost(add(text)),
             Self::Recording(status, text) => Self::Recording(status, add(text)),
+            Self::Told(status) => Self::Told(status),
             Self::ReaderLeft => Self::ReaderLeft,
         }
     }
@@ -63,6 +66,7 @@ impl fmt::Display for Failure {
             | Self::NotFound(text)
             | Self::Lost(text)
             | Self::Recording(_, text) => f.write_str(text),
+            Self::Told(_) => f.write_str("said already"),
             Self::ReaderLeft => f.write_str("the reader of the output closed it"),
         }
     }

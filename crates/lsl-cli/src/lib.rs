@@ -32,8 +32,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use lsl_platform::power::stay_awake;
 
 use self::commands::{
-    at_rest, audit, benchmarks, completions, config, demo, deploy, generate, info, key, list, man,
-    play, record, recv, relay, security, time, trust, xdf,
+    at_rest, audit, benchmarks, completions, config, demo, deploy, doctor, generate, info, key,
+    list, man, play, record, recv, relay, security, time, trust, xdf,
 };
 use self::failure::{Failure, Outcome};
 use self::globals::{Events, Globals};
@@ -77,6 +77,8 @@ enum Command {
     Rotate(at_rest::Rotate),
     /// Say whether encrypted files can be opened and are whole
     Verify(at_rest::Verify),
+    /// Say why streams are not found, and what to type
+    Doctor(doctor::Doctor),
     /// Measure how far a stream's clock is from ours
     Time(time::Time),
     /// Show, check and write the configuration
@@ -122,6 +124,7 @@ Examples:
   lsl recv Amp -o csv          receive it
   lsl record -o today.xdf      record everything
   lsl security status          is it encrypted?
+  lsl doctor                   why is a stream not found?
 
 STREAM is a name (BioSemi), KEY=VALUE (type=EEG, source_id=..., uid=..., hostname=...) or an XPath
 predicate (\"type='EEG' and channel_count>8\"). Write name=VALUE for names with = < > or quotes.
@@ -143,7 +146,7 @@ pub fn end(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::ReaderLeft) {
+            if !matches!(failure, Failure::ReaderLeft | Failure::Told(_)) {
                 note(format_args!("lsl: {failure}"));
             }
             ExitCode::from(&failure)
@@ -206,6 +209,7 @@ impl Cli {
             Command::Unlock(unlock) => unlock.run(),
             Command::Rotate(rotate) => rotate.run(),
             Command::Verify(verify) => verify.run(),
+            Command::Doctor(doctor) => doctor.run(&self.globals),
             Command::Time(time) => time.run(&context()?),
             Command::Config(config) => config.run(&self.globals),
             Command::Key(key) => key.run(),

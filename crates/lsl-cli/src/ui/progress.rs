@@ -16,3 +16,16 @@ pub(crate) fn bytes(total: u64, doing: &str) -> ProgressBar {
     bar.set_message(doing.to_owned());
     bar
 }
+
+/// Creates a line that says what is being done, and for how long already.
+pub(crate) fn line(is_wanted: bool) -> ProgressBar {
+    if !is_wanted {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    if let Ok(style) = ProgressStyle::with_template("{msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar
+}

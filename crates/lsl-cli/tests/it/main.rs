@@ -20,6 +20,7 @@ mod audit;
 mod benchmarks;
 mod commands;
 mod configuration;
+mod doctor;
 mod encrypted;
 #[cfg(unix)]
 mod homes;

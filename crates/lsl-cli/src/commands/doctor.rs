@@ -1,0 +1,306 @@
+//! `lsl doctor`: names the one cause for which streams are not found, and what to type. `lsl-doctor` knows what to
+//! look at and what follows; here are the command line, progress and the exit status. Spec: doctor §3.5
+
+use std::io::{self, Write};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use lsl_core::{Context, Selector, local_clock};
+use lsl_doctor::collect::{self, Wishes};
+use lsl_doctor::observe::{Asked, HostAsked, StreamAsked};
+use lsl_doctor::report::Report;
+use lsl_doctor::table::{Symptom, diagnose};
+
+use crate::failure::{Failure, Outcome};
+use crate::globals::Globals;
+use crate::interrupt::Stop;
+use crate::streams::select::{Wanted, seconds};
+use crate::ui::progress;
+use crate::ui::text::printable;
+
+#[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Doctor {
+    /// A stream that should be there, or a host: an address, host:port or a name with a dot
+    #[arg(value_name = "STREAM|HOST")]
+    words: Vec<String>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Seconds that it may take
+    #[arg(long, value_name = "SECS", default_value = "10", value_parser = seconds)]
+    time: f64,
+
+    /// Show also what is in order
+    #[arg(long)]
+    all: bool,
+
+    /// Look at this machine alone, and send nothing to the network
+    #[arg(long)]
+    local: bool,
+
+    /// Let risks fail as faults do
+    #[arg(long)]
+    strict: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lsl doctor                     why is nothing found, or not all?
+  lsl doctor Amp                 why is this stream not found?
+  lsl doctor 192.168.1.20        why is nothing of this host found?
+  lsl doctor --local             is it this machine? (sends nothing)
+  lsl doctor --json > before.json
+
+It changes nothing: what it prints is for you to type. As root it reads the rules of the firewall, and names
+the chain. Run it on the machine that misses streams, then on the one that sends them.
+
+Exit status: 0 nothing is wrong; 1 a fault (with --strict also a risk); 2 wrong usage; 3 no fault is seen, but
+what was named, or any stream of another machine, is not there.";
+
+impl Doctor {
+    pub(crate) fn run(&self, globals: &Globals) -> Outcome {
+        let loaded = globals.load()?;
+        let context = Context::new(loaded.config.clone());
+        let stop = Stop::install()?;
+        let line = progress::line(!self.json);
+        let start = local_clock();
+        let show = |layer: &str| line.set_message(layer.to_owned());
+        let words = self.read_words()?;
+        let mut words = words.looked_up();
+        let look = |words: &Words| {
+            let addresses: Vec<IpAddr> = words
+                .asked
+                .hosts
+                .iter()
+                .flat_map(|it| it.addresses.clone())
+                .collect();
+            let wishes = Wishes {
+                loaded: &loaded,
+                context: &context,
+                selector: &words.selector,
+                asked: &words.asked,
+                hosts: &addresses,
+                is_local: self.local,
+                patience: (self.time / USUAL_SECS).clamp(0.2, 30.0),
+                stop: &|| stop.requested(),
+                progress: &show,
+            };
+            collect::run(&wishes)
+        };
+        let (mut seen, mut checks) = look(&words);
+        // A word may be the name of a host, if no stream is called so.
+        if let Some(host) = words.missed_host(&seen.asked) {
+            words.asked.stream = None;
+            words.selector = Selector::all();
+            words.asked.hosts.push(host);
+            (seen, checks) = look(&words);
+        }
+        line.finish_and_clear();
+        let diagnosis = diagnose(&seen);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "seconds"
+        )]
+        let took_ms = ((local_clock() - start) * 1000.0).max(0.0) as u64;
+        let report = Report::new(seen, diagnosis, checks, took_ms);
+        let mut out = io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &report)?;
+            writeln!(out)?;
+        } else {
+            writeln!(out, "{}", report.text(self.all))?;
+        }
+        out.flush()?;
+        self.status(&report)
+    }
+
+    fn status(&self, report: &Report) -> Outcome {
+        let is_absent = |it: &Symptom| *it != Symptom::Hidden;
+        if report.faults() > 0 || self.strict && !report.findings.is_empty() {
+            Err(Failure::Told(FOUND))
+        } else if report.unexplained.iter().any(is_absent) {
+            Err(Failure::Told(ABSENT))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn read_words(&self) -> Outcome<Words> {
+        let mut asked = Asked::default();
+        let mut selector = Selector::all();
+        for word in &self.words {
+            if is_host(word) {
+                asked.hosts.push(HostAsked {
+                    text: word.clone(),
+                    addresses: Vec::new(),
+                });
+                continue;
+            }
+            if asked.stream.is_some() {
+                return Err(Failure::Usage(format!(
+                    "'{}' is a second stream; name one, and any number of hosts (addresses, or names \
+                     with a dot)",
+                    printable(word)
+                )));
+            }
+            let wanted = Wanted::parse(word)?;
+            selector = wanted.selector()?;
+            asked.stream = Some(StreamAsked {
+                text: format!("the stream {wanted}"),
+                field: field_of(&wanted),
+                found: false,
+            });
+        }
+        let name = match &self.words[..] {
+            [word] if asked.stream.is_some() && !word.contains(OPERATORS) => Some(word.clone()),
+            _ => None,
+        };
+        Ok(Words {
+            asked,
+            selector,
+            name,
+        })
+    }
+}
+
+/// What was named on the command line.
+struct Words {
+    asked: Asked,
+    selector: Selector,
+    /// The one word, if it may be the name of a host as well.
+    name: Option<String>,
+}
+
+impl Words {
+    /// Looks the names of hosts up.
+    fn looked_up(mut self) -> Self {
+        for host in &mut self.asked.hosts {
+            host.addresses = addresses(&host.text);
+        }
+        self
+    }
+
+    /// Returns the host that was meant, if there is no such stream.
+    fn missed_host(&mut self, asked: &Asked) -> Option<HostAsked> {
+        let name = self
+            .name
+            .take()
+            .filter(|_| asked.stream.as_ref().is_some_and(|it| !it.found))?;
+        let addresses = addresses(&name);
+        (!addresses.is_empty()).then_some(HostAsked {
+            text: name,
+            addresses,
+        })
+    }
+}
+
+/// Whether a word is an address, `host:port` or a name with a dot, and no predicate.
+fn is_host(word: &str) -> bool {
+    let is_address = word.parse::<IpAddr>().is_ok();
+    let (host, port) = word.rsplit_once(':').unwrap_or((word, "1"));
+    let is_name = !word.contains(OPERATORS) && !host.contains(':') && port.parse::<u16>().is_ok();
+    is_address || is_name && (word.contains(':') || word.trim_matches('.').contains('.'))
+}
+
+/// Returns the field and the value that a stream is asked for by, if it is one.
+fn field_of(wanted: &Wanted) -> Option<(String, String)> {
+    match wanted {
+        Wanted::Name(name) => Some(("name".to_owned(), name.clone())),
+        Wanted::Property(key, value) => Some(((*key).to_owned(), value.clone())),
+        Wanted::Predicate(text) => {
+            let (key, value) = text.split_once('=')?;
+            let value = value.trim();
+            let value = ['\'', '"']
+                .iter()
+                .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote))?;
+            let is_word = !key.contains(OPERATORS) && !value.contains(['\'', '"']);
+            is_word.then(|| (key.trim().to_owned(), value.to_owned()))
+        }
+    }
+}
+
+/// Looks a name up, for two seconds at most.
+fn addresses(host: &str) -> Vec<IpAddr> {
+    let host = match host.rsplit_once(':') {
+        Some((name, _)) if host.parse::<IpAddr>().is_err() => name.to_owned(),
+        _ => host.to_owned(),
+    };
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let found = (host.as_str(), 0).to_socket_addrs();
+        // Who asked may have given up.
+        let _ = sender.send(found.map(|all| all.map(|it| it.ip()).take(MOST_ADDRESSES).collect()));
+    });
+    receiver
+        .recv_timeout(LOOK_UP)
+        .ok()
+        .and_then(Result::ok)
+        .unwrap_or_default()
+}
+
+/// Exit statuses.
+const FOUND: u8 = 1;
+const ABSENT: u8 = 3;
+/// What makes a word a predicate.
+const OPERATORS: [char; 8] = ['=', '<', '>', '\'', '"', ' ', '(', '['];
+/// What `--time` says unless told otherwise; it takes less.
+const USUAL_SECS: f64 = 10.0;
+const LOOK_UP: Duration = Duration::from_secs(2);
+const MOST_ADDRESSES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_hosts_or_streams() {
+        for host in [
+            "10.1.0.7",
+            "::1",
+            "fe80::1",
+            "amp.local",
+            "amp:16572",
+            "10.1.0.7:16572",
+        ] {
+            assert!(is_host(host), "{host}");
+        }
+        for stream in [
+            "Amp",
+            "type=EEG",
+            "type='a.b'",
+            "name=10.1",
+            "My Amp v1.2",
+            "a:b",
+            "x.",
+        ] {
+            assert!(!is_host(stream), "{stream}");
+        }
+        assert_eq!(
+            addresses("10.1.0.7:16572"),
+            ["10.1.0.7".parse::<IpAddr>().unwrap()]
+        );
+        assert_eq!(addresses("::1"), ["::1".parse::<IpAddr>().unwrap()]);
+    }
+
+    #[test]
+    fn fields_of_streams() {
+        let field = |text: &str| field_of(&Wanted::parse(text).unwrap());
+        let pair = |key: &str, value: &str| Some((key.to_owned(), value.to_owned()));
+        assert_eq!(field("Amp"), pair("name", "Amp"));
+        assert_eq!(field("type=eeg"), pair("type", "eeg"));
+        assert_eq!(field("type='eeg'"), pair("type", "eeg"));
+        assert_eq!(field("type='a' and name='b'"), None);
+        assert_eq!(field("channel_count>8"), None);
+    }
+}

@@ -1,0 +1,318 @@
+//! Asks the machine and the network. The only part that knows sockets, files, processes and clocks.
+//! Spec: doctor §3.1
+//!
+//! Linux is where all of it works; what another system does not tell stays unknown.
+
+mod command;
+mod configuration;
+mod files;
+mod firewall;
+mod host;
+mod loopback;
+mod socket;
+mod wave;
+
+use std::net::IpAddr;
+use std::thread;
+
+use lsl_core::config::{Bind, Config, Loaded};
+use lsl_core::{Context, Selector, StreamInfo, local_clock};
+use serde_json::Value;
+
+use crate::observe::{Asked, Interface, Observations, Os, PortsInUse, StreamSeen};
+use crate::report::{Check, State};
+use crate::table;
+
+/// What to look at.
+#[derive(Clone, Copy)]
+pub struct Wishes<'a> {
+    /// The configuration in use.
+    pub loaded: &'a Loaded,
+    /// Searches as programs do.
+    pub context: &'a Context,
+    /// The stream that was named; all of the session if none was.
+    pub selector: &'a Selector,
+    /// What the user looks for, in words; `ports` and `session` are filled in.
+    pub asked: &'a Asked,
+    /// Hosts to ask directly, by their addresses.
+    pub hosts: &'a [IpAddr],
+    /// Sends nothing to the network.
+    pub is_local: bool,
+    /// How much longer than usual each step may take.
+    pub patience: f64,
+    /// Whether the user wants to end.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Hears what is looked at.
+    pub progress: &'a (dyn Fn(&str) + Sync),
+}
+
+impl std::fmt::Debug for Wishes<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wishes")
+            .field("asked", self.asked)
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Looks at everything. Takes about four seconds, less if nothing may be sent.
+pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
+    let clock = host::ClockPair::read();
+    let drops = host::drops(PortsInUse::default());
+    let mut run = Run::new(wishes);
+    let is_loopback = wishes.loaded.config.bind() != Bind::All;
+    (wishes.progress)("this machine");
+    run.machine(wishes);
+    run.check("fw.read", |_| true, |seen| seen.firewall = firewall::read());
+    (wishes.progress)("own filter");
+    run.check(
+        "loop",
+        |_| !is_loopback,
+        |seen| {
+            seen.loopback = loopback::probe(seen, !wishes.is_local, wishes.patience);
+        },
+    );
+    run.check(
+        "loop.host",
+        |_| true,
+        |seen| seen.own_streams = wave::own(seen, wishes.patience),
+    );
+    (wishes.progress)("network");
+    let may_send = !wishes.is_local && !(wishes.stop)();
+    run.check("wave", |_| may_send, |seen| ask(seen, wishes, is_loopback));
+    run.check("host.clock", |_| true, |seen| seen.clock_ppm = clock.ppm());
+    run.check(
+        "udp.drops",
+        |_| true,
+        |seen| {
+            seen.drops = drops.and_then(|before| host::lost_since(&before));
+        },
+    );
+    (run.seen, run.checks)
+}
+
+/// Looks at what explains at once that nothing was found by a search that just ended: nothing is sent to the
+/// network, and it takes less than half a second.
+pub fn after_a_search(loaded: &Loaded, context: &Context, asked: &Asked) -> Observations {
+    let never = || false;
+    let wishes = Wishes {
+        loaded,
+        context,
+        selector: &Selector::all(),
+        asked,
+        hosts: &[],
+        is_local: true,
+        patience: 1.0,
+        stop: &never,
+        progress: &|_| {},
+    };
+    let mut run = Run::new(&wishes);
+    run.machine(&wishes);
+    let is_loopback = loaded.config.bind() != Bind::All;
+    run.check(
+        "loop",
+        |_| !is_loopback,
+        |seen| seen.loopback = loopback::probe(seen, false, 1.0),
+    );
+    run.seen.found = Some(Vec::new());
+    // Asking for the rules takes a process; only a finding about them has a use for it.
+    if table::diagnose(&run.seen)
+        .findings
+        .iter()
+        .any(|it| it.id.starts_with("fw."))
+    {
+        run.seen.firewall = firewall::read();
+    }
+    run.seen
+}
+
+/// Observations as they come, and the checks that made them.
+struct Run {
+    seen: Observations,
+    checks: Vec<Check>,
+}
+
+impl Run {
+    fn new(wishes: &Wishes<'_>) -> Self {
+        let mut asked = wishes.asked.clone();
+        let config: &Config = &wishes.loaded.config;
+        asked.session.clone_from(&config.lab().session_id);
+        asked.ports = PortsInUse {
+            multicast: config.ports().multicast_port,
+            base: config.ports().base_port,
+            count: config.ports().port_range,
+        };
+        let seen = Observations {
+            os: match std::env::consts::OS {
+                "windows" => Os::Windows,
+                "macos" => Os::Macos,
+                _ => Os::Linux,
+            },
+            asked,
+            ..Observations::default()
+        };
+        Self {
+            seen,
+            checks: Vec::new(),
+        }
+    }
+
+    /// The layers that look at nothing but files, interfaces and ports.
+    fn machine(&mut self, wishes: &Wishes<'_>) {
+        self.check(
+            "cfg.file",
+            |_| true,
+            |seen| {
+                seen.config = Some(configuration::look(wishes.loaded));
+            },
+        );
+        self.check(
+            "cfg.secure",
+            |_| true,
+            |seen| {
+                let error = wishes.context.security().err();
+                seen.security_error =
+                    Some(error.map(|error| error.to_string()).unwrap_or_default());
+            },
+        );
+        self.check(
+            "if.list",
+            |_| true,
+            |seen| seen.interfaces = host::interfaces(),
+        );
+        self.check(
+            "port.bind",
+            |seen| seen.asked.ports.multicast != 0,
+            |seen| {
+                seen.multicast_port = host::multicast_port(seen.asked.ports.multicast);
+            },
+        );
+    }
+
+    /// Does a check if it is wanted, and notes how it went.
+    fn check(
+        &mut self,
+        id: &str,
+        is_wanted: impl FnOnce(&Observations) -> bool,
+        look: impl FnOnce(&mut Observations),
+    ) {
+        let start = local_clock();
+        let is_wanted = is_wanted(&self.seen);
+        if is_wanted {
+            look(&mut self.seen);
+        }
+        let data = if is_wanted {
+            data_of(&self.seen, id)
+        } else {
+            Value::Null
+        };
+        let state = match (is_wanted, data.is_null()) {
+            (false, _) => State::Skipped,
+            (true, true) => State::Unknown,
+            (true, false) => State::Ok,
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a run takes seconds"
+        )]
+        let ms = ((local_clock() - start) * 1000.0).max(0.0) as u64;
+        self.checks.push(Check {
+            id: id.to_owned(),
+            subject: String::new(),
+            state,
+            ms,
+            data,
+        });
+    }
+}
+
+/// What a check observed.
+fn data_of(seen: &Observations, id: &str) -> Value {
+    let data = match id {
+        "cfg.file" => serde_json::to_value(&seen.config),
+        "cfg.secure" => serde_json::to_value(&seen.security_error),
+        "if.list" => serde_json::to_value(&seen.interfaces),
+        "port.bind" => serde_json::to_value(&seen.multicast_port),
+        "fw.read" => serde_json::to_value(&seen.firewall),
+        "loop" => serde_json::to_value(&seen.loopback),
+        "loop.host" => serde_json::to_value(&seen.own_streams),
+        "wave" => serde_json::to_value(&seen.wave),
+        "host.clock" => serde_json::to_value(seen.clock_ppm),
+        "udp.drops" => serde_json::to_value(&seen.drops),
+        _ => return Value::Null,
+    };
+    data.unwrap_or(Value::Null)
+}
+
+/// Sends the waves, and beside them the search that programs make.
+fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
+    let timeout = std::time::Duration::from_secs_f64(SEARCH_SECS * wishes.patience);
+    let (wave, found) = thread::scope(|scope| {
+        let search = scope.spawn(|| wishes.context.resolve_blocking(wishes.selector, 0, timeout));
+        let wave = if is_loopback {
+            None
+        } else {
+            wave::ask(seen, wishes)
+        };
+        (wave, search.join())
+    });
+    let own = own_addresses(seen.interfaces.as_deref().unwrap_or_default());
+    // Not knowing is no reason to say that nothing was found.
+    if let Ok(Ok(found)) = found {
+        let found: Vec<StreamSeen> = found
+            .iter()
+            .map(|info| stream_of(info, None, &own))
+            .collect();
+        if let Some(stream) = &mut seen.asked.stream {
+            stream.found = !found.is_empty();
+        }
+        // On loopback nobody looks for others.
+        if !is_loopback || seen.asked.stream.is_some() {
+            seen.found = Some(found);
+        }
+    }
+    if let (Some(wave), Some(mine)) = (&wave, &mut seen.own_streams) {
+        for stream in wave.streams.iter().filter(|it| it.is_here) {
+            if !mine.iter().any(|it| it.uid == stream.uid) {
+                mine.push(stream.clone());
+            }
+        }
+    }
+    seen.wave = wave;
+}
+
+/// Returns what is kept of a stream info, whose answer came from this address.
+fn stream_of(info: &StreamInfo, from: Option<IpAddr>, own: &[IpAddr]) -> StreamSeen {
+    let address = from.or_else(|| {
+        let v4 = info.v4_address().parse().ok();
+        v4.or_else(|| info.v6_address().split('%').next()?.parse().ok())
+    });
+    let port = match info.v4_data_port() {
+        0 => info.v6_data_port(),
+        port => port,
+    };
+    StreamSeen {
+        uid: info.uid().into_owned(),
+        name: info.name().into_owned(),
+        stream_type: info.stream_type().into_owned(),
+        source_id: info.source_id().into_owned(),
+        hostname: info.hostname().into_owned(),
+        session: info.session_id().into_owned(),
+        address,
+        is_here: address.is_some_and(|it| it.is_loopback() || own.contains(&it)),
+        port,
+        waves: 0,
+        by_group: false,
+    }
+}
+
+fn own_addresses(interfaces: &[Interface]) -> Vec<IpAddr> {
+    interfaces
+        .iter()
+        .flat_map(|it| it.addresses.iter().map(|(address, _)| *address))
+        .collect()
+}
+
+/// Time of the search beside the waves; `lsl list` takes 1.5 s.
+const SEARCH_SECS: f64 = 2.0;

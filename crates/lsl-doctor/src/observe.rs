@@ -1,0 +1,383 @@
+//! What was observed: plain data, of which every part may be unknown. Recorded as JSON by `--json`, replayed by tests.
+//!
+//! `None` means that nobody looked, or that time ran out. It is never evidence.
+#![expect(
+    missing_docs,
+    reason = "names say what fields and variants are, comments what they do not"
+)]
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Operating system, as far as remedies differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Os {
+    #[default]
+    Linux,
+    Windows,
+    Macos,
+}
+
+/// All that is known of a machine and its network.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Observations {
+    pub os: Os,
+    /// What the user looks for.
+    pub asked: Asked,
+    /// `cfg.file`
+    pub config: Option<ConfigSeen>,
+    /// `cfg.secure`: why nothing may stream here; empty if the configuration can be used.
+    pub security_error: Option<String>,
+    /// `host.clock`: how much faster the LSL clock runs than the wall clock, in parts per million.
+    pub clock_ppm: Option<f64>,
+    /// `if.list`
+    pub interfaces: Option<Vec<Interface>>,
+    /// `port.bind`
+    pub multicast_port: Option<PortSeen>,
+    /// `fw.read`
+    pub firewall: Option<Firewall>,
+    /// `udp.drops`: sockets that lost datagrams while the doctor ran.
+    pub drops: Option<Vec<SocketDrops>>,
+    /// `loop`
+    pub loopback: Option<Vec<LoopProbe>>,
+    /// `loop.host`: streams of this machine.
+    pub own_streams: Option<Vec<StreamSeen>>,
+    /// `wave`
+    pub wave: Option<Wave>,
+    /// What `lsl list` finds beside it: streams of the session in use, by the configuration in use.
+    pub found: Option<Vec<StreamSeen>>,
+}
+
+/// What the user looks for.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    /// The session in use.
+    pub session: String,
+    /// A stream, in the user's words, and whether it was found.
+    pub stream: Option<StreamAsked>,
+    /// Hosts that were named.
+    pub hosts: Vec<HostAsked>,
+    /// Ports in use: that of multicast, the first of the range, and how many.
+    pub ports: PortsInUse,
+}
+
+/// A host that the user named.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HostAsked {
+    /// As it was typed.
+    pub text: String,
+    /// What the name means.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// The ports of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortsInUse {
+    pub multicast: u16,
+    pub base: u16,
+    pub count: u16,
+}
+
+impl Default for PortsInUse {
+    fn default() -> Self {
+        Self {
+            multicast: 16571,
+            base: 16572,
+            count: 32,
+        }
+    }
+}
+
+impl PortsInUse {
+    /// Returns the last port of the range.
+    pub fn last(self) -> u16 {
+        self.base.saturating_add(self.count.saturating_sub(1))
+    }
+
+    /// Returns whether a port is in the range.
+    pub fn has(self, port: u16) -> bool {
+        (self.base..=self.last()).contains(&port)
+    }
+}
+
+/// A stream that the user named.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StreamAsked {
+    /// As it was typed.
+    pub text: String,
+    /// The field and its value, where it names one.
+    pub field: Option<(String, String)>,
+    /// Whether it was found.
+    pub found: bool,
+}
+
+/// The configuration, and the files that were not used.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfigSeen {
+    /// The file in use; none if the defaults are.
+    pub in_use: Option<PathBuf>,
+    /// Files that were tried and cannot be used, as liblsl would not either.
+    pub rejected: Vec<FileSeen>,
+    /// Files that nobody reads, because of their name or place.
+    pub misnamed: Vec<FileSeen>,
+    /// Files that would be read if the one in use were not there.
+    pub hidden: Vec<FileSeen>,
+    /// Keys that do not have their default.
+    pub changed: Vec<Setting>,
+}
+
+/// A configuration file beside the one in use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FileSeen {
+    pub path: PathBuf,
+    /// What is wrong with it, or nothing.
+    pub problem: String,
+    /// The line of the problem.
+    pub line: Option<usize>,
+    /// Where it would be read; none if there is a file already.
+    pub belongs: Option<PathBuf>,
+    /// The settings in it that decide what is found, and differ from those in use.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A key that does not have its default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Setting {
+    pub key: String,
+    pub value: String,
+    pub default: String,
+    /// File and line, or what else set it.
+    pub origin: String,
+}
+
+/// An interface with its addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Interface {
+    pub name: String,
+    pub index: u32,
+    pub kind: Kind,
+    pub is_up: bool,
+    /// Whether there is a cable or an access point; none where the system does not say.
+    pub has_carrier: Option<bool>,
+    pub is_multicast: bool,
+    /// Addresses, each with the length of its network.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// What an interface leads to. Spec: doctor §2.2
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    Loopback,
+    Tunnel,
+    Container,
+    Virtual,
+    PeerToPeer,
+    #[default]
+    Other,
+}
+
+impl Kind {
+    /// Tells from the name that systems and programs give interfaces.
+    pub fn of_name(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        if name == "lo" || name == "lo0" || name.starts_with("loopback") {
+            Self::Loopback
+        } else if begins(&[
+            "tun",
+            "tap",
+            "wg",
+            "utun",
+            "ppp",
+            "tailscale",
+            "zt",
+            "ipsec",
+        ]) {
+            Self::Tunnel
+        } else if begins(&[
+            "docker", "br-", "veth", "cni", "flannel", "cali", "podman", "lxc",
+        ]) {
+            Self::Container
+        } else if begins(&["virbr", "vmnet", "vboxnet", "vethernet", "hyper-v"]) {
+            Self::Virtual
+        } else if begins(&["awdl", "llw", "p2p"]) {
+            Self::PeerToPeer
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Whether the multicast port can be bound.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PortSeen {
+    pub port: u16,
+    /// Whether another program holds it without sharing.
+    pub is_taken: bool,
+    /// That program, where it can be told.
+    pub holder: Option<Program>,
+}
+
+/// A running program.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Program {
+    pub pid: u32,
+    pub name: String,
+}
+
+/// What manages the packet filter, and its chains that may drop.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Firewall {
+    pub manager: Manager,
+    /// Whether the rules could be read.
+    pub is_readable: bool,
+    /// Base chains that drop something.
+    pub chains: Vec<Chain>,
+}
+
+/// What manages the packet filter.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Manager {
+    #[default]
+    Unknown,
+    Nftables,
+    Iptables,
+    Ufw,
+    /// With the zone in use.
+    Firewalld(String),
+    Windows,
+    Macos,
+}
+
+/// A base chain that drops something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chain {
+    /// `inet`, `ip` or `ip6`.
+    pub family: String,
+    pub table: String,
+    pub name: String,
+    pub hook: Hook,
+    /// Whether it drops what no rule accepts.
+    pub drops_by_policy: bool,
+}
+
+/// Where a chain looks at packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hook {
+    Input,
+    Output,
+}
+
+/// A UDP socket that lost datagrams for want of room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketDrops {
+    pub port: u16,
+    pub lost: u64,
+    pub program: Option<Program>,
+}
+
+/// Datagrams of ours to a group, which do not leave the machine and pass its own filter. Spec: doctor §1, F2
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoopProbe {
+    pub interface: String,
+    pub group: IpAddr,
+    pub port: u16,
+    pub sent: u32,
+    pub heard: u32,
+    /// Why sending failed.
+    pub error: Option<SendError>,
+}
+
+impl LoopProbe {
+    /// Returns whether what was sent was swallowed.
+    pub fn is_silent(&self) -> bool {
+        self.sent > 0 && self.heard == 0
+    }
+
+    /// Returns whether the system refused to send.
+    pub fn is_refused(&self) -> bool {
+        self.error == Some(SendError::Refused)
+    }
+}
+
+/// Why a datagram was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SendError {
+    /// Not permitted: a filter of what goes out.
+    Refused,
+    /// There is no way there.
+    Unreachable,
+    /// Anything else; no evidence.
+    Other,
+}
+
+/// Questions to everybody and what came back.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wave {
+    /// How many waves were sent.
+    pub waves: u32,
+    /// Each way that was asked, with what it brought.
+    pub ways: Vec<Way>,
+    /// Streams of all sessions that answered, those of this machine too.
+    pub streams: Vec<StreamSeen>,
+}
+
+/// A place that was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// The interface, where it matters.
+    pub interface: Option<String>,
+    /// A group, the broadcast address or a host.
+    pub to: IpAddr,
+    pub port: u16,
+    pub kind: WayKind,
+    pub sent: u32,
+    /// Answers of other machines.
+    pub answers: u32,
+    pub error: Option<SendError>,
+}
+
+/// Kind of a place that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WayKind {
+    Group,
+    Broadcast,
+    Host,
+}
+
+/// A stream that answered.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamSeen {
+    pub uid: String,
+    pub name: String,
+    #[serde(rename = "type")]
+    pub stream_type: String,
+    pub source_id: String,
+    pub hostname: String,
+    pub session: String,
+    /// Where the answer came from.
+    pub address: Option<IpAddr>,
+    /// Whether that is this machine.
+    pub is_here: bool,
+    /// The port of its data, over IPv4 or else IPv6.
+    pub port: u16,
+    /// In how many waves it answered.
+    pub waves: u32,
+    /// Whether a question to a group or the broadcast address brought it, not one to a host alone.
+    pub by_group: bool,
+}

@@ -1,0 +1,480 @@
+//! What to type, and where: texts for each system. Commands are printed and never run. Spec: doctor §3.3
+//!
+//! Names and addresses that came from the network stand in a command only if they are plain host names or
+//! addresses ([`plain`]).
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use lsl_platform::remedy::{rename, word};
+use serde::{Deserialize, Serialize};
+
+use crate::observe::{
+    Chain, Hook, Interface, Kind, Manager, Observations, Os, PortsInUse, Program,
+};
+
+/// One way to put a cause right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// The machine on which it is typed.
+    #[serde(rename = "where")]
+    pub place: Place,
+    /// The system of that machine.
+    pub os: Os,
+    /// Whether it takes the rights of root, or of an administrator.
+    pub root: bool,
+    /// Commands that put it right now, in this order.
+    pub run: Vec<String>,
+    /// What makes it last, in words or lines, if the commands do not.
+    pub lasting: Vec<String>,
+    /// What no command does.
+    pub advice: String,
+}
+
+/// The machine on which something is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// Where the doctor runs.
+    Here,
+    /// The other machine.
+    There,
+}
+
+impl Remedy {
+    /// A command of this user, which lasts.
+    pub fn command(seen: &Observations, run: String) -> Self {
+        Self {
+            run: vec![run],
+            ..Self::advice(seen, String::new())
+        }
+    }
+
+    /// What no command does.
+    pub fn advice(seen: &Observations, advice: impl Into<String>) -> Self {
+        Self {
+            place: Place::Here,
+            os: seen.os,
+            root: false,
+            run: Vec::new(),
+            lasting: Vec::new(),
+            advice: advice.into(),
+        }
+    }
+
+    fn of_root(seen: &Observations, run: Vec<String>, lasting: Vec<String>) -> Self {
+        Self {
+            root: true,
+            run,
+            lasting,
+            ..Self::advice(seen, String::new())
+        }
+    }
+}
+
+/// Returns a name or address from the network if it may stand in a command: a host name, an address, nothing else.
+pub fn plain(text: &str) -> Option<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+    let is_plain = !text.starts_with(['-', '.']) && text.len() <= 253 && text.chars().all(is_part);
+    (!text.is_empty() && is_plain).then_some(text)
+}
+
+/// Opens the ports of LSL to the networks of these interfaces. Spec: doctor §3.3
+pub fn open_input(seen: &Observations, interfaces: &[&Interface]) -> Remedy {
+    let ports = seen.asked.ports;
+    let (first, last) = (
+        ports.multicast.min(ports.base),
+        ports.last().max(ports.multicast),
+    );
+    match seen.os {
+        Os::Windows => {
+            let rule = |name: &str, protocol: &str, ports: &str| {
+                format!(
+                    "netsh advfirewall firewall add rule name=\"{name}\" dir=in action=allow \
+                     protocol={protocol} localport={ports} remoteip=localsubnet"
+                )
+            };
+            let run = vec![
+                rule("LSL UDP", "UDP", &format!("{first}-{last}")),
+                rule(
+                    "LSL TCP",
+                    "TCP",
+                    &format!("{}-{}", ports.base, ports.last()),
+                ),
+            ];
+            Remedy::of_root(seen, run, Vec::new())
+        }
+        Os::Macos => {
+            let tool = "/usr/libexec/ApplicationFirewall/socketfilterfw";
+            let run = vec![
+                format!("{tool} --add PROGRAM"),
+                format!("{tool} --unblockapp PROGRAM"),
+            ];
+            Remedy::of_root(seen, run, Vec::new())
+        }
+        Os::Linux => open_input_on_linux(seen, ports, (first, last), interfaces),
+    }
+}
+
+fn open_input_on_linux(
+    seen: &Observations,
+    ports: PortsInUse,
+    (first, last): (u16, u16),
+    interfaces: &[&Interface],
+) -> Remedy {
+    let (v4, v6) = networks(interfaces);
+    let manager = seen.firewall.as_ref().map(|it| &it.manager);
+    let (base, end) = (ports.base, ports.last());
+    match manager {
+        Some(Manager::Ufw) => {
+            let from = |net: &String| {
+                [
+                    format!("ufw allow proto udp from {net} to any port {first}:{last}"),
+                    format!("ufw allow proto tcp from {net} to any port {base}:{end}"),
+                ]
+            };
+            Remedy::of_root(
+                seen,
+                v4.iter().chain(&v6).flat_map(from).collect(),
+                Vec::new(),
+            )
+        }
+        Some(Manager::Firewalld(zone)) => {
+            let zone = plain(zone).unwrap_or("public");
+            let run = vec![
+                format!(
+                    "firewall-cmd --permanent --zone={zone} --add-port={first}-{last}/udp \
+                     --add-port={base}-{end}/tcp"
+                ),
+                "firewall-cmd --reload".to_owned(),
+            ];
+            Remedy::of_root(seen, run, Vec::new())
+        }
+        Some(Manager::Iptables) => {
+            let rule = |command: &'static str, net: &String| {
+                [("udp", first, last), ("tcp", base, end)].map(|(protocol, from, to)| {
+                    format!(
+                        "{command} -I INPUT -s {net} -p {protocol} --dport {from}:{to} -j ACCEPT"
+                    )
+                })
+            };
+            let v4 = v4.iter().flat_map(|net| rule("iptables", net));
+            let v6 = v6.iter().flat_map(|net| rule("ip6tables", net));
+            let lasting = vec!["netfilter-persistent save".to_owned()];
+            Remedy::of_root(seen, v4.chain(v6).collect(), lasting)
+        }
+        _ => {
+            let matches = |family: &str, nets: &[String]| {
+                let source = format!("{family} saddr {}", set(nets));
+                [("udp", first, last), ("tcp", base, end)].map(|(protocol, from, to)| {
+                    format!("{source} {protocol} dport {from}-{to} accept")
+                })
+            };
+            insert(seen, Hook::Input, &matches("ip", &v4), &matches("ip6", &v6))
+        }
+    }
+}
+
+/// Lets questions to groups and answers out of these interfaces.
+pub fn open_output(seen: &Observations, interfaces: &[&Interface]) -> Remedy {
+    if seen.os != Os::Linux {
+        let ports = seen.asked.ports;
+        return match seen.os {
+            Os::Windows => Remedy::of_root(
+                seen,
+                vec![format!(
+                    "netsh advfirewall firewall add rule name=\"LSL out\" dir=out action=allow \
+                     protocol=UDP remoteport={}-{}",
+                    ports.multicast,
+                    ports.last()
+                )],
+                Vec::new(),
+            ),
+            _ => Remedy::advice(
+                seen,
+                "allow the local network in the program that filters, such as a VPN's",
+            ),
+        };
+    }
+    let (mut rules, mut rules6) = (Vec::new(), Vec::new());
+    for interface in interfaces {
+        let Some(name) = plain(&interface.name) else {
+            continue;
+        };
+        let (mut v4, mut v6) = networks(&[interface]);
+        v4.extend(["224.0.0.0/4", "255.255.255.255"].map(str::to_owned));
+        v6.push("ff00::/8".to_owned());
+        rules.push(format!("oifname \"{name}\" ip daddr {} accept", set(&v4)));
+        rules6.push(format!("oifname \"{name}\" ip6 daddr {} accept", set(&v6)));
+    }
+    let mut remedy = insert(seen, Hook::Output, &rules, &rules6);
+    let tunnels = seen.interfaces.iter().flatten();
+    if tunnels
+        .filter(|it| it.is_up)
+        .any(|it| it.kind == Kind::Tunnel)
+    {
+        "or allow the local network in the VPN's program".clone_into(&mut remedy.advice);
+    }
+    remedy
+}
+
+/// Puts rules at the head of each chain of nftables that drops.
+fn insert(seen: &Observations, hook: Hook, v4: &[String], v6: &[String]) -> Remedy {
+    let firewall = seen.firewall.clone().unwrap_or_default();
+    if !firewall.is_readable {
+        return Remedy::advice(
+            seen,
+            "run `sudo lsl doctor` once: root can read the rules, and is told which chain to change",
+        );
+    }
+    let chains: Vec<&Chain> = firewall
+        .chains
+        .iter()
+        .filter(|it| it.hook == hook)
+        .collect();
+    if chains.is_empty() {
+        return Remedy::advice(
+            seen,
+            "no chain of nftables drops it: look at iptables-legacy, filters of cgroups and eBPF",
+        );
+    }
+    let rules = |chain: &Chain| {
+        let v4 = v4.iter().filter(|_| chain.family != "ip6");
+        let v6 = v6.iter().filter(|_| chain.family != "ip");
+        v4.chain(v6).cloned().collect::<Vec<_>>()
+    };
+    let mut run = Vec::new();
+    let mut lasting = Vec::new();
+    for chain in chains {
+        let place = format!("{} {} {}", chain.family, chain.table, chain.name);
+        let lines = rules(chain);
+        run.extend(
+            lines
+                .iter()
+                .map(|line| format!("nft {}", word_unless_plain(&place, line))),
+        );
+        lasting.push(format!(
+            "the same rules in /etc/nftables.conf, at the head of {place}"
+        ));
+    }
+    Remedy::of_root(seen, run, lasting)
+}
+
+/// Returns `insert rule PLACE RULE`, quoted as a whole where a shell would see more in it than words.
+fn word_unless_plain(place: &str, rule: &str) -> String {
+    let command = format!("insert rule {place} {rule}");
+    if command.contains(['{', '"']) {
+        word(&command)
+    } else {
+        command
+    }
+}
+
+/// Sets a key in the file in use.
+pub fn set_key(seen: &Observations, key: &str, value: &str) -> Remedy {
+    Remedy::command(seen, format!("lsl config set {key} {}", word(value)))
+}
+
+/// Takes a key back to its default.
+pub fn remove_key(seen: &Observations, key: &str) -> Remedy {
+    Remedy::command(seen, format!("lsl config remove {key}"))
+}
+
+/// Asks a host directly from now on.
+pub fn known_peer(seen: &Observations, host: &str) -> Remedy {
+    let host = plain(host).unwrap_or("HOST");
+    Remedy::command(seen, format!("lsl config add lab.KnownPeers {host}"))
+}
+
+/// Gives a file another name.
+pub fn move_file(seen: &Observations, from: &Path, to: &Path) -> Remedy {
+    Remedy::command(seen, rename(from, to))
+}
+
+/// Ends a program.
+pub fn end(seen: &Observations, program: Option<&Program>) -> Remedy {
+    let again = "then start the programs again that offer streams";
+    match program {
+        Some(program) => Remedy {
+            run: vec![match seen.os {
+                Os::Windows => format!("taskkill /pid {}", program.pid),
+                _ => format!("kill {}", program.pid),
+            }],
+            advice: again.to_owned(),
+            ..Remedy::advice(seen, "")
+        },
+        None => Remedy::advice(
+            seen,
+            format!("end the program that holds it (as root, `lsl doctor` names it), {again}"),
+        ),
+    }
+}
+
+/// Gives sockets more room.
+pub fn more_room(seen: &Observations) -> Remedy {
+    let run = "sysctl -w net.core.rmem_max=4194304 net.core.rmem_default=1048576".to_owned();
+    let lasting = "the same two settings in /etc/sysctl.d/60-lsl.conf".to_owned();
+    match seen.os {
+        Os::Linux => Remedy::of_root(seen, vec![run], vec![lasting]),
+        _ => Remedy::advice(seen, "ask for fewer streams at a time"),
+    }
+}
+
+/// Networks of IPv4 and IPv6, the link-local one included, without repeats.
+fn networks(interfaces: &[&Interface]) -> (Vec<String>, Vec<String>) {
+    let mut v4 = Vec::new();
+    let mut v6 = vec!["fe80::/10".to_owned()];
+    for (address, length) in interfaces.iter().flat_map(|it| &it.addresses) {
+        let (list, net) = match address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX
+                    .checked_shl(32_u32.saturating_sub((*length).into()))
+                    .unwrap_or(0);
+                let net = std::net::Ipv4Addr::from(u32::from(*address) & mask);
+                (&mut v4, format!("{net}/{length}"))
+            }
+            IpAddr::V6(address) if address.is_unicast_link_local() => continue,
+            IpAddr::V6(address) => {
+                let mask = u128::MAX
+                    .checked_shl(128_u32.saturating_sub((*length).into()))
+                    .unwrap_or(0);
+                let net = std::net::Ipv6Addr::from(u128::from(*address) & mask);
+                (&mut v6, format!("{net}/{length}"))
+            }
+        };
+        if !list.contains(&net) {
+            list.push(net);
+        }
+    }
+    (v4, v6)
+}
+
+/// One or several networks as nft writes them.
+fn set(nets: &[String]) -> String {
+    match nets {
+        [net] => net.clone(),
+        nets => format!("{{ {} }}", nets.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::Firewall;
+
+    #[test]
+    fn only_plain_names_stand_in_commands() {
+        for text in ["amp-pc", "10.50.0.1", "fe80::1", "amp.local"] {
+            assert_eq!(plain(text), Some(text));
+        }
+        for text in ["", "-rf", "a b", "$(reboot)", "a;b", "a'b", "ä", ".."] {
+            assert_eq!(plain(text), None, "{text}");
+        }
+        let seen = Observations::default();
+        assert_eq!(
+            known_peer(&seen, "`x`").run,
+            ["lsl config add lab.KnownPeers HOST"]
+        );
+        assert_eq!(
+            set_key(&seen, "lab.SessionID", "a b").run,
+            ["lsl config set lab.SessionID 'a b'"]
+        );
+    }
+
+    fn seen(os: Os, manager: Manager, chains: &[(&str, Hook)]) -> Observations {
+        let chain = |&(family, hook): &(&str, Hook)| Chain {
+            family: family.into(),
+            table: "filter".into(),
+            name: "c".into(),
+            hook,
+            drops_by_policy: true,
+        };
+        Observations {
+            os,
+            firewall: Some(Firewall {
+                manager,
+                is_readable: true,
+                chains: chains.iter().map(chain).collect(),
+            }),
+            ..Observations::default()
+        }
+    }
+
+    #[test]
+    fn each_system_and_manager_has_its_words() {
+        let eth = Interface {
+            name: "eth0".into(),
+            addresses: vec![
+                ("10.50.0.2".parse().unwrap(), 24),
+                ("fe80::2".parse().unwrap(), 64),
+            ],
+            ..Interface::default()
+        };
+        let check = |seen: Observations, expected: &[&str]| {
+            let remedy = open_input(&seen, &[&eth]);
+            assert_eq!(remedy.run, expected);
+            assert!(remedy.root);
+        };
+        check(
+            seen(
+                Os::Linux,
+                Manager::Nftables,
+                &[
+                    ("ip", Hook::Input),
+                    ("ip6", Hook::Input),
+                    ("ip", Hook::Output),
+                ],
+            ),
+            &[
+                "nft insert rule ip filter c ip saddr 10.50.0.0/24 udp dport 16571-16603 accept",
+                "nft insert rule ip filter c ip saddr 10.50.0.0/24 tcp dport 16572-16603 accept",
+                "nft insert rule ip6 filter c ip6 saddr fe80::/10 udp dport 16571-16603 accept",
+                "nft insert rule ip6 filter c ip6 saddr fe80::/10 tcp dport 16572-16603 accept",
+            ],
+        );
+        check(
+            seen(Os::Linux, Manager::Ufw, &[]),
+            &[
+                "ufw allow proto udp from 10.50.0.0/24 to any port 16571:16603",
+                "ufw allow proto tcp from 10.50.0.0/24 to any port 16572:16603",
+                "ufw allow proto udp from fe80::/10 to any port 16571:16603",
+                "ufw allow proto tcp from fe80::/10 to any port 16572:16603",
+            ],
+        );
+        check(
+            seen(Os::Linux, Manager::Firewalld("home".into()), &[]),
+            &[
+                "firewall-cmd --permanent --zone=home --add-port=16571-16603/udp --add-port=16572-16603/tcp",
+                "firewall-cmd --reload",
+            ],
+        );
+        let iptables = open_input(&seen(Os::Linux, Manager::Iptables, &[]), &[&eth]);
+        assert_eq!(
+            iptables.run.first().unwrap(),
+            "iptables -I INPUT -s 10.50.0.0/24 -p udp --dport 16571:16603 -j ACCEPT"
+        );
+        let windows = open_input(&seen(Os::Windows, Manager::Windows, &[]), &[&eth]);
+        assert!(
+            windows
+                .run
+                .first()
+                .unwrap()
+                .starts_with("netsh advfirewall")
+        );
+        let out = open_output(
+            &seen(Os::Linux, Manager::Nftables, &[("inet", Hook::Output)]),
+            &[&eth],
+        );
+        assert_eq!(
+            out.run.first().unwrap(),
+            "nft 'insert rule inet filter c oifname \"eth0\" ip daddr { 10.50.0.0/24, 224.0.0.0/4, \
+             255.255.255.255 } accept'"
+        );
+        let unreadable = Observations::default();
+        assert!(
+            open_input(&unreadable, &[&eth])
+                .advice
+                .contains("sudo lsl doctor")
+        );
+    }
+}

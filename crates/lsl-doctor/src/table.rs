@@ -1,0 +1,360 @@
+//! From observations to findings: a list of rules, read from the top. Spec: doctor §3.2
+//!
+//! A rule whose cause is seen is a finding if it explains a symptom that none before it explains; then it explains
+//! all it can. So one cause is one finding, and a cause without a symptom is a note. What is unknown is no evidence:
+//! no rule holds because something was not looked at.
+
+mod configuration;
+pub(crate) mod filters;
+mod network;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::observe::{Observations, StreamSeen};
+use crate::remedy::Remedy;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Something does not work.
+    Fault,
+    /// It works, and may fail.
+    Risk,
+}
+
+/// A cause, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable name, such as `fw.in`.
+    pub id: String,
+    /// How bad it is.
+    pub level: Level,
+    /// Whether nothing else fits.
+    pub certain: bool,
+    /// The interface, file, host or stream that it is about.
+    pub subject: String,
+    /// The finding in a sentence.
+    pub text: String,
+    /// How many streams it concerns.
+    pub streams: usize,
+    /// The observations behind it.
+    pub seen: Vec<String>,
+    /// What to do about it; any one of them, best first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// What does not work, whatever the cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Symptom {
+    /// No stream of another machine is found.
+    Nothing,
+    /// The stream that was named is not found.
+    Missing(String),
+    /// Nothing of a host that was named answers.
+    Dark(String),
+    /// Streams of this session answered, and are not found as programs look for them.
+    Half(usize),
+    /// Streams of this machine cannot be found by others.
+    Hidden,
+}
+
+impl fmt::Display for Symptom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("no stream of another machine answers"),
+            Self::Missing(text) => write!(f, "{text} is not found"),
+            Self::Dark(host) => write!(f, "no stream of {host} answers"),
+            Self::Half(1) => f.write_str("1 stream answers, but not as programs look for it"),
+            Self::Half(count) => write!(
+                f,
+                "{count} streams answer, but not as programs look for them"
+            ),
+            Self::Hidden => f.write_str("streams of this machine cannot be found by others"),
+        }
+    }
+}
+
+/// All that follows from observations.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Diagnosis {
+    /// Worst first, then by the streams concerned.
+    pub findings: Vec<Finding>,
+    /// Causes that explain nothing.
+    pub notes: Vec<Finding>,
+    /// What no finding explains.
+    pub unexplained: Vec<Symptom>,
+}
+
+/// One line of the table.
+struct Rule {
+    id: &'static str,
+    level: Level,
+    /// Returns what is seen of the cause.
+    cause: fn(&Observations) -> Option<Cause>,
+    explains: Explains,
+}
+
+/// Symptoms that a cause explains.
+#[derive(Clone, Copy)]
+enum Explains {
+    /// Nothing is found.
+    NotFound,
+    /// The one that was named is not found.
+    Missing,
+    /// Others find nothing here.
+    Hidden,
+    /// Both of these.
+    Both,
+    /// It is a symptom itself.
+    Itself,
+}
+
+impl Explains {
+    fn symptom(self, symptom: &Symptom) -> bool {
+        let is_hidden = *symptom == Symptom::Hidden;
+        match self {
+            Self::NotFound => !is_hidden,
+            Self::Missing => matches!(symptom, Symptom::Missing(_)),
+            Self::Hidden => is_hidden,
+            Self::Both => true,
+            Self::Itself => false,
+        }
+    }
+}
+
+/// A cause that was seen.
+#[derive(Default)]
+struct Cause {
+    /// Whether another cause fits as well.
+    is_guess: bool,
+    /// Concerns only what is found here, or only what others find; none means both.
+    only: Option<Side>,
+    subject: String,
+    text: String,
+    streams: usize,
+    seen: Vec<String>,
+    remedies: Vec<Remedy>,
+}
+
+/// Whom a filter of this machine troubles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Finds,
+    IsFound,
+}
+
+/// The table. The order decides: what comes first explains first.
+const RULES: &[Rule] = &[
+    rule(
+        "cfg.secure",
+        Level::Fault,
+        configuration::secure,
+        Explains::Both,
+    ),
+    rule(
+        "cfg.rejected",
+        Level::Fault,
+        configuration::rejected,
+        Explains::NotFound,
+    ),
+    rule(
+        "cfg.misnamed",
+        Level::Fault,
+        configuration::misnamed,
+        Explains::NotFound,
+    ),
+    rule(
+        "cfg.hidden",
+        Level::Fault,
+        configuration::hidden,
+        Explains::NotFound,
+    ),
+    rule(
+        "cfg.ports",
+        Level::Fault,
+        configuration::ports,
+        Explains::NotFound,
+    ),
+    rule(
+        "cfg.limits",
+        Level::Fault,
+        configuration::limits,
+        Explains::NotFound,
+    ),
+    rule("net.none", Level::Fault, network::none, Explains::Both),
+    rule("fw.out", Level::Fault, filters::output, Explains::Both),
+    rule("fw.in", Level::Fault, filters::input, Explains::Both),
+    rule(
+        "port.taken",
+        Level::Fault,
+        filters::port_taken,
+        Explains::Hidden,
+    ),
+    rule(
+        "session.other",
+        Level::Fault,
+        network::other_session,
+        Explains::NotFound,
+    ),
+    rule(
+        "query.miss",
+        Level::Fault,
+        network::near_miss,
+        Explains::Missing,
+    ),
+    rule(
+        "net.multicast",
+        Level::Fault,
+        network::no_multicast,
+        Explains::NotFound,
+    ),
+    rule(
+        "udp.overrun",
+        Level::Fault,
+        network::overrun,
+        Explains::Itself,
+    ),
+    rule(
+        "stream.cloned",
+        Level::Risk,
+        network::cloned,
+        Explains::Itself,
+    ),
+    rule(
+        "stream.duplicate",
+        Level::Risk,
+        network::duplicate,
+        Explains::Itself,
+    ),
+    rule(
+        "stream.fades",
+        Level::Risk,
+        network::fades,
+        Explains::Itself,
+    ),
+    rule(
+        "host.clock",
+        Level::Risk,
+        network::host_clock,
+        Explains::Itself,
+    ),
+];
+
+const fn rule(
+    id: &'static str,
+    level: Level,
+    cause: fn(&Observations) -> Option<Cause>,
+    explains: Explains,
+) -> Rule {
+    Rule {
+        id,
+        level,
+        cause,
+        explains,
+    }
+}
+
+/// Reads the table.
+pub fn diagnose(seen: &Observations) -> Diagnosis {
+    let mut unexplained = symptoms(seen);
+    let mut diagnosis = Diagnosis::default();
+    for rule in RULES {
+        let Some(cause) = (rule.cause)(seen) else {
+            continue;
+        };
+        let explains = |symptom: &Symptom| {
+            let is_of_side = match cause.only {
+                Some(Side::Finds) => *symptom != Symptom::Hidden,
+                Some(Side::IsFound) => *symptom == Symptom::Hidden,
+                None => true,
+            };
+            is_of_side && rule.explains.symptom(symptom)
+        };
+        let before = unexplained.len();
+        unexplained.retain(|symptom| !explains(symptom));
+        let is_finding = unexplained.len() < before || matches!(rule.explains, Explains::Itself);
+        let finding = Finding {
+            id: rule.id.to_owned(),
+            level: rule.level,
+            certain: !cause.is_guess,
+            subject: cause.subject,
+            text: cause.text,
+            streams: cause.streams,
+            seen: cause.seen,
+            remedies: cause.remedies,
+        };
+        if is_finding {
+            diagnosis.findings.push(finding);
+        } else {
+            diagnosis.notes.push(finding);
+        }
+    }
+    diagnosis
+        .findings
+        .sort_by_key(|it| (it.level, std::cmp::Reverse(it.streams)));
+    diagnosis.unexplained = unexplained;
+    diagnosis
+}
+
+/// Returns what does not work.
+pub fn symptoms(seen: &Observations) -> Vec<Symptom> {
+    let mut symptoms = Vec::new();
+    if let Some(asked) = &seen.asked.stream {
+        if !asked.found && seen.found.is_some() {
+            symptoms.push(Symptom::Missing(asked.text.clone()));
+        }
+    } else if seen
+        .found
+        .as_ref()
+        .is_some_and(|found| found.iter().all(|it| it.is_here))
+    {
+        symptoms.push(Symptom::Nothing);
+    }
+    symptoms.extend(dark(seen).map(Symptom::Dark));
+    let half = unfound(seen).count();
+    if half > 0 {
+        symptoms.push(Symptom::Half(half));
+    }
+    let has_own = seen.own_streams.as_ref().is_some_and(|own| !own.is_empty());
+    if has_own && (filters::multicast_port_is_silent(seen) || filters::is_taken(seen)) {
+        symptoms.push(Symptom::Hidden);
+    }
+    symptoms
+}
+
+/// Returns hosts that were named and asked, and of which nothing answers.
+fn dark(seen: &Observations) -> impl Iterator<Item = String> {
+    let wave = seen.wave.as_ref();
+    let found = seen.found.iter().flatten();
+    let known: Vec<IpAddr> = wave
+        .iter()
+        .flat_map(|it| &it.streams)
+        .chain(found)
+        .filter_map(|it| it.address)
+        .collect();
+    let is_asked = move |address: &IpAddr| {
+        wave.is_some_and(|it| it.ways.iter().any(|way| way.to == *address && way.sent > 0))
+    };
+    let hosts = seen.asked.hosts.iter().filter(move |host| {
+        host.addresses.iter().any(is_asked) && !host.addresses.iter().any(|it| known.contains(it))
+    });
+    hosts.map(|host| host.text.clone())
+}
+
+/// Returns streams of other machines in this session that answered a question and that programs do not find.
+fn unfound(seen: &Observations) -> impl Iterator<Item = &StreamSeen> {
+    let found = seen.found.as_deref();
+    let is_found = move |stream: &StreamSeen| {
+        found.is_none_or(|found| found.iter().any(|other| other.uid == stream.uid))
+    };
+    let answered = seen.wave.iter().flat_map(|wave| &wave.streams);
+    answered.filter(move |it| !it.is_here && it.session == seen.asked.session && !is_found(it))
+}
+
+#[cfg(test)]
+mod tests;

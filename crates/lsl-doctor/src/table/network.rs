@@ -1,0 +1,366 @@
+//! Causes in the network, and in streams. Spec: doctor §3.2
+
+use std::collections::BTreeMap;
+
+use super::configuration::count;
+use super::{Cause, filters};
+use crate::observe::{Interface, Kind, Observations, SocketDrops, StreamSeen, WayKind};
+use crate::remedy::{self, Remedy};
+
+pub(super) fn none(seen: &Observations) -> Option<Cause> {
+    let all = seen.interfaces.as_ref()?;
+    let others = || all.iter().filter(|it| it.kind != Kind::Loopback);
+    let is_usable =
+        |it: &Interface| it.is_up && it.has_carrier != Some(false) && !it.addresses.is_empty();
+    if others().any(is_usable) {
+        return None;
+    }
+    let why = |it: &Interface| {
+        let reason = match (it.is_up, it.has_carrier) {
+            (false, _) => "is switched off",
+            (_, Some(false)) => "has no cable or access point",
+            _ => "has no address",
+        };
+        format!("{} {reason}", it.name)
+    };
+    let physical = others().filter(|it| it.kind == Kind::Other);
+    let seen_of: Vec<String> = physical.map(why).take(3).collect();
+    let advice = "plug in the cable, or join the network".to_owned();
+    Some(Cause {
+        subject: others()
+            .next()
+            .map(|it| it.name.clone())
+            .unwrap_or_default(),
+        text: "This machine has no network: only its own streams can be found.".into(),
+        seen: if seen_of.is_empty() {
+            vec!["no interface but loopback".into()]
+        } else {
+            seen_of
+        },
+        remedies: vec![Remedy::advice(seen, advice)],
+        ..Cause::default()
+    })
+}
+
+/// Streams of other machines that answered.
+fn answered(seen: &Observations) -> impl Iterator<Item = &StreamSeen> {
+    seen.wave
+        .iter()
+        .flat_map(|wave| &wave.streams)
+        .filter(|it| !it.is_here)
+}
+
+pub(super) fn other_session(seen: &Observations) -> Option<Cause> {
+    let found = seen.found.as_ref()?;
+    let asked = seen.asked.stream.as_ref();
+    let is_other = |it: &&StreamSeen| it.session != seen.asked.session;
+    let is_meant = |it: &&StreamSeen| asked.is_none_or(|asked| is_exactly(it, asked));
+    let all: Vec<&StreamSeen> = answered(seen).filter(is_other).filter(is_meant).collect();
+    if asked.is_none() && found.iter().any(|it| !it.is_here) {
+        return None;
+    }
+    let mut sessions: BTreeMap<&str, usize> = BTreeMap::new();
+    for stream in &all {
+        *sessions.entry(&stream.session).or_default() += 1;
+    }
+    let (session, streams) = sessions.into_iter().max_by_key(|(_, streams)| *streams)?;
+    Some(Cause {
+        subject: session.to_owned(),
+        text: format!(
+            "{} of other machines {} in session '{session}', and this machine looks into '{}'.",
+            count(streams),
+            if streams == 1 { "is" } else { "are" },
+            seen.asked.session
+        ),
+        streams,
+        seen: all
+            .iter()
+            .take(3)
+            .map(|it| format!("\"{}\" on {}", it.name, it.hostname))
+            .collect(),
+        remedies: vec![match remedy::plain(session) {
+            Some(session) => Remedy {
+                advice: format!("or for once: lsl list --session {session}"),
+                ..remedy::set_key(seen, "lab.SessionID", session)
+            },
+            None => Remedy::advice(seen, "set lab.SessionID in lsl_api.cfg to it"),
+        }],
+        ..Cause::default()
+    })
+}
+
+/// Whether a stream has the field that was asked for.
+fn is_exactly(stream: &StreamSeen, asked: &crate::observe::StreamAsked) -> bool {
+    let Some((field, value)) = &asked.field else {
+        return false;
+    };
+    fields(stream)
+        .iter()
+        .any(|(name, text)| name == field && text == value)
+}
+
+fn fields(stream: &StreamSeen) -> [(&'static str, &str); 5] {
+    [
+        ("name", &stream.name),
+        ("type", &stream.stream_type),
+        ("source_id", &stream.source_id),
+        ("hostname", &stream.hostname),
+        ("uid", &stream.uid),
+    ]
+}
+
+pub(super) fn near_miss(seen: &Observations) -> Option<Cause> {
+    let asked = seen.asked.stream.as_ref().filter(|asked| !asked.found)?;
+    let (field, value) = asked.field.as_ref()?;
+    let found = seen.found.iter().chain(&seen.own_streams).flatten();
+    let candidates = found
+        .chain(answered(seen))
+        .filter(|it| it.session == seen.asked.session);
+    let near = candidates.flat_map(fields).find(|(name, text)| {
+        let is_same = folded(text) == folded(value);
+        let is_other_field = name != field && (*name == "name" || *name == "type") && is_same;
+        is_other_field
+            || name == field
+                && *text != value
+                && (is_same || is_within_two(&folded(text), &folded(value)))
+    });
+    let (name, text) = near?;
+    Some(Cause {
+        subject: asked.text.clone(),
+        text: format!("No stream has {field}='{value}', and there is one with {name}='{text}'."),
+        streams: 1,
+        remedies: vec![match remedy::plain(text) {
+            Some(text) => Remedy::command(seen, format!("lsl info {name}={text}")),
+            None => Remedy::advice(seen, "ask for it as it is written there"),
+        }],
+        ..Cause::default()
+    })
+}
+
+/// Without what people overlook: case and blanks.
+fn folded(text: &str) -> String {
+    let visible = text.chars().filter(|c| !c.is_whitespace());
+    visible
+        .flat_map(char::to_lowercase)
+        .take(LONGEST_COMPARED)
+        .collect()
+}
+
+/// Whether at most two letters were added, left out or changed, of more than three.
+fn is_within_two(one: &str, other: &str) -> bool {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    if one.len().min(other.len()) <= 3 || one.len().abs_diff(other.len()) > 2 {
+        return false;
+    }
+    let mut costs: Vec<usize> = (0..=other.len()).collect();
+    for (row, from) in one.iter().enumerate() {
+        let (mut left, mut diagonal) = (row + 1, row);
+        for (cost, to) in costs.iter_mut().skip(1).zip(&other) {
+            let best = (diagonal + usize::from(from != to))
+                .min(*cost + 1)
+                .min(left + 1);
+            diagonal = *cost;
+            *cost = best;
+            left = best;
+        }
+        if let Some(first) = costs.first_mut() {
+            *first = row + 1;
+        }
+    }
+    costs.last().is_some_and(|cost| *cost <= 2)
+}
+
+pub(super) fn no_multicast(seen: &Observations) -> Option<Cause> {
+    let wave = seen.wave.as_ref().filter(|wave| wave.waves >= 3)?;
+    let loopback = seen.loopback.as_ref()?;
+    let relevant = filters::relevant(seen);
+    let mut in_order = loopback
+        .iter()
+        .filter(|it| relevant.iter().any(|to| to.name == it.interface));
+    if relevant.is_empty() || !in_order.any(|it| it.heard > 0) || filters::input(seen).is_some() {
+        return None;
+    }
+    let asked = |is_host: bool| {
+        wave.ways
+            .iter()
+            .filter(move |it| (it.kind == WayKind::Host) == is_host)
+    };
+    if asked(false).all(|it| it.sent == 0) || asked(false).any(|it| it.answers > 0) {
+        return None;
+    }
+    let hosts: Vec<&crate::observe::Way> = asked(true).filter(|it| it.answers > 0).collect();
+    let first = hosts.first()?;
+    let streams = answered(seen)
+        .filter(|it| it.session == seen.asked.session)
+        .count();
+    // Streams of another session alone are no reason to ask their host from now on.
+    if streams == 0 {
+        return None;
+    }
+    let mut addresses: Vec<String> = hosts.iter().map(|it| it.to.to_string()).collect();
+    addresses.dedup();
+    let groups: u32 = asked(false).map(|it| it.sent).sum();
+    Some(Cause {
+        subject: first.to.to_string(),
+        text: "The network between does not carry groups and broadcasts: streams are found only \
+               where their host is asked directly."
+            .into(),
+        streams,
+        seen: vec![
+            format!("{} answered when asked directly", addresses.join(", ")),
+            format!(
+                "{groups} questions to groups and broadcast in {} waves: no answer",
+                wave.waves
+            ),
+        ],
+        remedies: addresses
+            .iter()
+            .map(|it| remedy::known_peer(seen, it))
+            .collect(),
+        ..Cause::default()
+    })
+}
+
+pub(super) fn overrun(seen: &Observations) -> Option<Cause> {
+    let worst = seen.drops.iter().flatten().max_by_key(|it| it.lost)?;
+    let who = |it: &SocketDrops| {
+        it.program.as_ref().map_or_else(
+            || format!("a program at UDP {}", it.port),
+            |program| format!("{} (pid {}) at UDP {}", program.name, program.pid, it.port),
+        )
+    };
+    Some(Cause {
+        subject: format!("UDP {}", worst.port),
+        text: format!(
+            "{} loses datagrams, because they come faster than it reads them.",
+            who(worst)
+        ),
+        seen: seen
+            .drops
+            .iter()
+            .flatten()
+            .map(|it| format!("{}: {} lost", who(it), it.lost))
+            .collect(),
+        remedies: vec![remedy::more_room(seen)],
+        ..Cause::default()
+    })
+}
+
+/// All streams that are known, each once per uid and host.
+fn all_streams(seen: &Observations) -> Vec<&StreamSeen> {
+    let mut all: Vec<&StreamSeen> = Vec::new();
+    let wave = seen.wave.iter().flat_map(|wave| &wave.streams);
+    for stream in wave.chain(seen.found.iter().flatten()) {
+        if !all
+            .iter()
+            .any(|it| (&it.uid, &it.hostname) == (&stream.uid, &stream.hostname))
+        {
+            all.push(stream);
+        }
+    }
+    all
+}
+
+/// The first two streams for which something holds.
+fn pair<'a>(
+    streams: &[&'a StreamSeen],
+    holds: impl Fn(&StreamSeen, &StreamSeen) -> bool,
+) -> Option<(&'a StreamSeen, &'a StreamSeen)> {
+    streams.iter().enumerate().find_map(|(at, one)| {
+        let other = streams
+            .iter()
+            .skip(at + 1)
+            .find(|other| holds(one, other))?;
+        Some((*one, *other))
+    })
+}
+
+pub(super) fn cloned(seen: &Observations) -> Option<Cause> {
+    let all = all_streams(seen);
+    let (one, other) = pair(&all, |one, other| {
+        one.uid == other.uid && one.hostname != other.hostname
+    })?;
+    Some(Cause {
+        subject: one.name.clone(),
+        text: format!(
+            "\"{}\" has one uid on {} and on {}: a machine was cloned with its programs running. \
+             Receivers take both for one stream.",
+            one.name, one.hostname, other.hostname
+        ),
+        streams: 2,
+        remedies: vec![Remedy::advice(
+            seen,
+            "start the program again on one of them",
+        )],
+        ..Cause::default()
+    })
+}
+
+pub(super) fn duplicate(seen: &Observations) -> Option<Cause> {
+    let all = all_streams(seen);
+    let key = |it: &StreamSeen| {
+        (
+            it.name.clone(),
+            it.stream_type.clone(),
+            it.source_id.clone(),
+            it.session.clone(),
+        )
+    };
+    let (one, other) = pair(&all, |one, other| {
+        !one.source_id.is_empty() && one.uid != other.uid && key(one) == key(other)
+    })?;
+    Some(Cause {
+        subject: one.name.clone(),
+        text: format!(
+            "\"{}\" with source id '{}' is there twice, on {} and on {}: receivers cannot tell them \
+             apart, and a recording may change from one to the other.",
+            one.name, one.source_id, one.hostname, other.hostname
+        ),
+        streams: 2,
+        remedies: vec![Remedy::advice(
+            seen,
+            "end one of them, or give it a source id of its own",
+        )],
+        ..Cause::default()
+    })
+}
+
+pub(super) fn fades(seen: &Observations) -> Option<Cause> {
+    let wave = seen.wave.as_ref().filter(|wave| wave.waves >= 3)?;
+    let is_faint = |it: &&StreamSeen| it.waves > 0 && it.waves * 3 < wave.waves * 2 && it.by_group;
+    let faint: Vec<&StreamSeen> = answered(seen).filter(is_faint).collect();
+    let first = faint.first()?;
+    Some(Cause {
+        subject: first.name.clone(),
+        text: format!(
+            "{} answered in {} of {} waves: a short search may miss it.",
+            count(faint.len()),
+            first.waves,
+            wave.waves
+        ),
+        streams: faint.len(),
+        remedies: vec![Remedy::advice(
+            seen,
+            "search longer (--timeout 5), or use a cable",
+        )],
+        ..Cause::default()
+    })
+}
+
+pub(super) fn host_clock(seen: &Observations) -> Option<Cause> {
+    let ppm = seen.clock_ppm.filter(|ppm| ppm.abs() > 1000.0)?;
+    Some(Cause {
+        subject: "clock".into(),
+        text: format!(
+            "The clock of this machine runs {ppm:+.0} ppm beside the time of day: it is being put right."
+        ),
+        remedies: vec![Remedy::advice(
+            seen,
+            "wait until it is set (`timedatectl`), then measure",
+        )],
+        ..Cause::default()
+    })
+}
+
+/// Longest text that is compared with another.
+const LONGEST_COMPARED: usize = 256;

@@ -1,0 +1,80 @@
+//! What the labs recorded (`cargo xtask labs --update`), replayed without any network.
+//! Spec: doctor Part C
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot run is a failed test"
+)]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use lsl_doctor::observe::Observations;
+use lsl_doctor::table::diagnose;
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One run of the doctor in a lab.
+#[derive(Deserialize)]
+struct Recorded {
+    /// What the lab expects.
+    findings: Vec<String>,
+    observations: Value,
+}
+
+fn recorded() -> Vec<(String, Recorded)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/observations");
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        (
+            path.display().to_string(),
+            serde_json::from_str(&text).unwrap(),
+        )
+    };
+    let all: Vec<_> = files.map(read).collect();
+    assert!(all.len() > 15, "{} recordings", all.len());
+    all
+}
+
+fn observations(value: &Value) -> Observations {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+#[test]
+fn each_lab_has_its_finding_and_healthy_ones_have_none() {
+    for (name, recorded) in recorded() {
+        let found = diagnose(&observations(&recorded.observations)).findings;
+        let found: Vec<String> = found.into_iter().map(|it| it.id).collect();
+        assert_eq!(found, recorded.findings, "{name}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is not known adds no finding: there are fewer causes, or one that was a note is the first.
+    #[test]
+    fn not_knowing_is_no_evidence(mask in proptest::collection::vec(any::<bool>(), 16)) {
+        for (name, recorded) in recorded() {
+            let all = diagnose(&observations(&recorded.observations));
+            let known: BTreeSet<&str> =
+                all.findings.iter().chain(&all.notes).map(|it| it.id.as_str()).collect();
+            let mut less = recorded.observations.clone();
+            let fields = less.as_object_mut().unwrap();
+            let keys: Vec<String> = fields.keys().filter(|key| *key != "asked" && *key != "os").cloned().collect();
+            for (key, _) in keys.into_iter().zip(&mask).filter(|(_, is_unknown)| **is_unknown) {
+                fields.insert(key, Value::Null);
+            }
+            let found = diagnose(&observations(&less));
+            for finding in found.findings.iter().chain(&found.notes) {
+                prop_assert!(known.contains(finding.id.as_str()), "{name}: {} of {known:?}", finding.id);
+            }
+            if all.findings.is_empty() {
+                prop_assert!(found.findings.is_empty(), "{name}: {:?}", found.findings);
+            }
+        }
+    }
+}
