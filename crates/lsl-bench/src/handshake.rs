@@ -24,7 +24,7 @@ use self::audit_log::AuditLogs;
 use super::output::{Measured, Output};
 use super::result::{Cell, Machine, Measurement, Round, Subject};
 use super::rotation::order;
-use super::stats::median_ratio;
+use super::stats::{median_interval, median_ratio};
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -47,7 +47,7 @@ pub(super) struct Handshake {
         value_name = "HOW",
         value_enum,
         value_delimiter = ',',
-        default_value = "off,on,on-sync"
+        default_value = "none,off,on,on-sync"
     )]
     audit: Vec<Audited>,
 
@@ -62,7 +62,7 @@ pub(super) struct Handshake {
     suite: Vec<CipherChoice>,
 
     /// Rounds; in each, every way of auditing has its turn, in rotating order
-    #[arg(long, value_name = "ROUNDS", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "ROUNDS", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
 
     /// Where the security logs are written, each removed after its turn
@@ -85,9 +85,9 @@ enum Transport {
 pub(super) enum Audited {
     /// No event is made
     None,
-    /// Events are made and offered to the log on the terminal, as without `audit_file`
+    /// Events are offered to a log that nobody wants, as without `audit_file`
     Off,
-    /// They are also queued for a file, which a thread writes, as with `audit_file`
+    /// They are queued for a file, which a thread writes, as with `audit_file`
     On,
     /// The same, and each handshake waits until its events are written
     OnSync,
@@ -110,7 +110,9 @@ are written, and its times and context switches include the writing thread. Afte
 the file are counted: written + dropped must be what was recorded, or the command fails.
 
 The library itself never waits for its log; on-sync is what it would cost: Audit::flush after each
-handshake. none records nothing at all.
+handshake. none records nothing at all, and the others are held against it. Context switches below 50
+count as 50 there; a run is marked busy, and has no ratio of them, if the machine took the processor
+from none over three times as often in one round as in another.
 
 On a machine that does other things, time says little: a thread that never waits gets less of the
 processor than one that does. Processor time is what to look at there.
@@ -139,11 +141,11 @@ impl Handshake {
         }
         show(&self.audit, &cells)?;
         judge(&self.audit, &cells);
-        let is_off = |audited: &Audited| *audited == Audited::Off;
+        let is_base = |audited: &Audited| *audited == Audited::None;
         let measured = Measured {
             benchmark: "handshake",
             subjects: self.audit.iter().map(|audited| audited.subject()).collect(),
-            baseline: self.audit.iter().position(is_off).unwrap_or(0),
+            baseline: self.audit.iter().position(is_base).unwrap_or(0),
             cells,
         };
         self.output.write(machine, measured)
@@ -259,6 +261,7 @@ impl Handshake {
         if stop.requested() {
             return Ok(None);
         }
+        let writes = log.writes();
         let (written, dropped) = log.check()?;
         let per = |switches: u64| switches as f64;
         let mut values = vec![
@@ -269,6 +272,8 @@ impl Handshake {
             ("system_s", used.system_secs),
             ("events_written", per(written)),
             ("events_dropped", per(dropped)),
+            ("log_lines", per(written)),
+            ("log_writes", per(writes)),
         ];
         if let (Some(own), Some(forced)) = (used.voluntary_switches, used.involuntary_switches) {
             values.extend([
@@ -286,7 +291,7 @@ impl Audited {
     fn subject(self) -> Subject {
         let (name, detail) = match self {
             Self::None => ("no events", "events are not even made"),
-            Self::Off => ("audit off", "events are made, and not written anywhere"),
+            Self::Off => ("audit off", "nobody wants events, so that none is made"),
             Self::On => ("audit on", "events are written to a file by a thread"),
             Self::OnSync => (
                 "audit on-sync",
@@ -321,6 +326,7 @@ fn show(subjects: &[Audited], cells: &[Cell]) -> Outcome {
         ("switches", Align::Right),
         ("involuntary", Align::Right),
         ("written", Align::Right),
+        ("writes", Align::Right),
         ("dropped", Align::Right),
     ]);
     for cell in cells {
@@ -337,6 +343,7 @@ fn show(subjects: &[Audited], cells: &[Cell]) -> Outcome {
                 value("voluntary_switches", 0),
                 value("involuntary_switches", 0),
                 value("events_written", 0),
+                value("log_writes", 0),
                 value("events_dropped", 0),
             ]);
         }
@@ -344,29 +351,53 @@ fn show(subjects: &[Audited], cells: &[Cell]) -> Outcome {
     Ok(table.write(&mut io::stdout().lock(), "")?)
 }
 
-/// Prints the cost of the log against `off` in the same rounds.
+/// Prints the cost of the log against `none` in the same rounds.
 fn judge(subjects: &[Audited], cells: &[Cell]) {
     let place = |wanted| subjects.iter().position(|subject| *subject == wanted);
-    let Some(off) = place(Audited::Off) else {
+    let Some(none) = place(Audited::None) else {
         return;
     };
     for cell in cells {
-        for wanted in [Audited::On, Audited::OnSync] {
+        let forced = cell.pairs("involuntary_switches", none, none);
+        let forced: Vec<f64> = forced
+            .into_iter()
+            .map(|(forced, _)| at_least(forced))
+            .collect();
+        let spread = |of: fn(f64, f64) -> f64| forced.iter().copied().reduce(of);
+        let is_busy = spread(f64::max) > spread(f64::min).map(|least| 3.0 * least);
+        for wanted in [Audited::Off, Audited::On, Audited::OnSync] {
             let Some(index) = place(wanted) else {
                 continue;
             };
-            let ratio = |metric| median_ratio(&cell.pairs(metric, off, index)).unwrap_or(f64::NAN);
+            let pairs = |metric| cell.pairs(metric, none, index);
+            let ratio = |pairs: &[(f64, f64)]| median_ratio(pairs).unwrap_or(f64::NAN);
+            let cpu = pairs("cpu_s");
+            let ratios: Vec<f64> = cpu.iter().map(|(base, value)| value / base).collect();
+            let interval = median_interval(&ratios);
+            let interval =
+                interval.map_or_else(String::new, |[low, high]| format!(" [{low:.3}, {high:.3}]"));
+            let switches = if is_busy {
+                "busy".to_owned()
+            } else {
+                let pairs = pairs("switches").into_iter();
+                let pairs = pairs.map(|(base, value)| (at_least(base), at_least(value)));
+                format!("{:.2}", ratio(&pairs.collect::<Vec<_>>()))
+            };
             note(format_args!(
-                "lsl: {} x {}, {} to off: processor time {:.3}, time {:.3}, context switches {:.2}",
+                "lsl: {} x {}, {} to none: processor time {:.3}{interval}, time {:.3}, context switches {switches}",
                 text(cell, "suite"),
                 text(cell, "threads"),
                 wanted.subject().name,
-                ratio("cpu_s"),
-                ratio("wall_s"),
-                ratio("switches"),
+                ratio(&cpu),
+                ratio(&pairs("wall_s")),
             ));
         }
     }
+}
+
+/// A number of context switches as ratios count it: few of them say nothing.
+fn at_least(switches: f64) -> f64 {
+    switches.max(50.0)
 }
 
 fn threads(text: &str) -> Result<usize, String> {

@@ -137,10 +137,31 @@ pub fn rfc3339(since_1970: Duration) -> String {
     date_time(since_1970) + "Z"
 }
 
-/// Formats a time as [`rfc3339`], with nanoseconds: `2026-11-21T19:30:00.000000001Z`.
-pub fn rfc3339_nanos(since_1970: Duration) -> String {
-    let nanos = since_1970.subsec_nanos();
-    format!("{}.{nanos:09}Z", date_time(since_1970))
+/// Writes a time as [`rfc3339`], with nanoseconds, in ASCII: `2026-11-21T19:30:00.000000001Z`.
+pub fn rfc3339_nanos(since_1970: Duration) -> [u8; 30] {
+    let (year, month, day) = Date::from_unix_time(since_1970).civil();
+    let secs = since_1970.as_secs();
+    let part = |secs: u64| u32::try_from(secs).unwrap_or_default();
+    let [hour, minute, second] = [secs / 3600 % 24, secs / 60 % 60, secs % 60].map(part);
+    let parts = [
+        (9, since_1970.subsec_nanos()),
+        (2, second),
+        (2, minute),
+        (2, hour),
+        (2, day.cast_unsigned()),
+        (2, month.cast_unsigned()),
+        (4, year.cast_unsigned()),
+    ];
+    let mut text = *b"0000-00-00T00:00:00.000000000Z";
+    // From the end; what is no digit separates.
+    let mut places = text.iter_mut().rev().filter(|byte| **byte == b'0');
+    for (digits, mut number) in parts {
+        for place in places.by_ref().take(digits) {
+            *place += (number % 10) as u8;
+            number /= 10;
+        }
+    }
+    text
 }
 
 fn date_time(since_1970: Duration) -> String {
@@ -212,7 +233,8 @@ mod tests {
         let check = |secs: u64, expected: &str| {
             let time = Duration::new(secs, 7);
             assert_eq!(rfc3339(time), format!("{expected}Z"));
-            assert_eq!(rfc3339_nanos(time), format!("{expected}.000000007Z"));
+            let nanos = format!("{expected}.000000007Z");
+            assert_eq!(rfc3339_nanos(time), nanos.as_bytes());
         };
         check(0, "1970-01-01T00:00:00");
         check(951_782_399, "2000-02-28T23:59:59");

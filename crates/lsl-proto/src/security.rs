@@ -2,11 +2,13 @@
 //! back to plaintext, and texts for people. Audit events of both roles. Spec: LSS/1 §4.2-§4.4, §7.4, §10.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lsl_secure::audit::{Event, EventKind, Traffic, printable};
 use lsl_secure::policy::{Way, not_secure_text};
-use lsl_secure::{Cause, Descriptor, Error, Policy, PublicKey, Role, SessionInfo, Totals};
+use lsl_secure::{
+    Cause, Descriptor, Error, Fingerprint, Policy, PublicKey, Role, SessionInfo, Totals,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::StreamInfo;
@@ -19,6 +21,8 @@ pub struct SessionEvents {
     role: Role,
     peer: SocketAddr,
     stream_uid: String,
+    /// Kept, as it is the costliest part of an event; made for the first.
+    fingerprint: OnceLock<Fingerprint>,
 }
 
 impl SessionEvents {
@@ -29,6 +33,7 @@ impl SessionEvents {
             role,
             peer,
             stream_uid,
+            fingerprint: OnceLock::new(),
         }
     }
 
@@ -52,7 +57,11 @@ impl SessionEvents {
         Event::new(kind)
             .session(self.info.id)
             .peer_addr(self.peer)
-            .peer(self.info.peer.fingerprint())
+            .peer(
+                *self
+                    .fingerprint
+                    .get_or_init(|| self.info.peer.fingerprint()),
+            )
             .peer_name(self.info.peer_name.as_str())
             .role(self.role)
             .stream_uid(self.stream_uid.as_str())

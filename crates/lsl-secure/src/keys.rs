@@ -163,7 +163,7 @@ impl FromStr for PublicKey {
 
 /// SHA-256 over an SSH-like encoding of a public key; prints as `SHA256:<unpadded base64>`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Fingerprint([u8; 32]);
+pub struct Fingerprint(pub(crate) [u8; 32]);
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

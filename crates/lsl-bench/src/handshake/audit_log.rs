@@ -67,18 +67,33 @@ impl Drop for AuditLogs {
 }
 
 impl Log {
-    /// Records a handshake on behalf of both sides.
+    /// Records a handshake on behalf of both sides, one event each.
     pub(super) fn record(&self, peers: &Peers, session: &Session) {
         if self.audited == Audited::None {
             return;
         }
-        for event in events(peers, session) {
-            self.audit.record(event);
+        for (role, peer) in [(Role::Inlet, &peers.outlet), (Role::Outlet, &peers.inlet)] {
+            self.audit.record_with(EventKind::HandshakeOk, |kind| {
+                Event::new(kind)
+                    .session(session.id)
+                    .peer_addr(SocketAddr::from((Ipv4Addr::LOCALHOST, 16572)))
+                    .peer(peer.key.public().fingerprint())
+                    .peer_name("amplifier")
+                    .role(role)
+                    .suite(session.suite)
+                    .policy(Policy::Required)
+                    .stream_uid(String::from_utf8_lossy(&peers.stream.uid))
+            });
         }
-        self.recorded.fetch_add(EVENTS as u64, Ordering::Relaxed);
+        self.recorded.fetch_add(EVENTS, Ordering::Relaxed);
         if self.audited == Audited::OnSync {
             self.audit.flush(LONGEST_WRITE);
         }
+    }
+
+    /// Returns the number of writes to the file.
+    pub(super) fn writes(&self) -> u64 {
+        self.audit.writes()
     }
 
     /// Waits until everything is written.
@@ -123,24 +138,8 @@ impl Log {
     }
 }
 
-/// Returns the events that outlet and inlet record of a handshake, one each.
-fn events(peers: &Peers, session: &Session) -> [Event; EVENTS] {
-    let sides = [(Role::Inlet, &peers.outlet), (Role::Outlet, &peers.inlet)];
-    sides.map(|(role, peer)| {
-        Event::new(EventKind::HandshakeOk)
-            .session(session.id)
-            .peer_addr(SocketAddr::from((Ipv4Addr::LOCALHOST, 16572)))
-            .peer(peer.key.public().fingerprint())
-            .peer_name("amplifier")
-            .role(role)
-            .suite(session.suite)
-            .policy(Policy::Required)
-            .stream_uid(String::from_utf8_lossy(&peers.stream.uid))
-    })
-}
-
 /// Events that each handshake records.
-const EVENTS: usize = 2;
+const EVENTS: u64 = 2;
 
 const LONGEST_WRITE: Duration = Duration::from_mins(1);
 

@@ -70,7 +70,7 @@ fn handshakes_are_done_and_every_event_is_accounted_for() {
         }
     }
     assert_eq!(results["subjects"][1]["name"], "audit off");
-    assert_eq!(results["baseline"], 1);
+    assert_eq!(results["baseline"], 0);
 }
 
 #[test]

@@ -62,12 +62,12 @@ impl InletSession {
         }
     }
 
-    fn record(&self, event: Event) {
-        let suite = self.events.info().suite;
-        let event = event
-            .suite(suite)
-            .policy(self.registration.security.policy());
-        self.registration.security.audit().record(event);
+    fn record(&self, kind: EventKind, event: impl FnOnce(EventKind) -> Event) {
+        let security = &self.registration.security;
+        security.audit().record_with(kind, |kind| {
+            let suite = self.events.info().suite;
+            event(kind).suite(suite).policy(security.policy())
+        });
     }
 
     /// Gives the session away: what auditors are told, and its registration.
@@ -77,19 +77,21 @@ impl InletSession {
 
     /// Audits the success of the handshake.
     pub(crate) fn begun(&self) {
-        self.record(self.events.event(EventKind::HandshakeOk));
+        self.record(EventKind::HandshakeOk, |kind| self.events.event(kind));
     }
 
     /// Audits the end; `totals` are those of both directions.
     pub(crate) fn ended(&self, totals: [Totals; 2]) {
         let lasted_secs = local_clock() - self.started;
-        self.record((self.events).closed(totals, lasted_secs, !self.is_failed));
+        self.record(EventKind::SessionClosed, |_| {
+            self.events.closed(totals, lasted_secs, !self.is_failed)
+        });
     }
 
     /// Notes that the session ends because of `error`. Returns the text for people.
     pub(crate) fn fail(&mut self, error: &lsl_secure::Error) -> String {
         if let Some(event) = self.events.failure(error) {
-            self.record(event.cause(error.cause()));
+            self.record(event.kind(), |_| event.cause(error.cause()));
         }
         self.is_failed = true;
         let name = &self.events.info().peer_name;

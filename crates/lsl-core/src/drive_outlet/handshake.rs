@@ -152,7 +152,10 @@ async fn secure(
 fn register(link: &Arc<Link>, identity: &Identity, local: IpAddr) -> Result<(), Cause> {
     let (security, session) = (&identity.security, link.session().ok_or(Cause::Internal)?);
     let policy = security.policy();
-    identity.audit(session.event(EventKind::HandshakeOk).policy(policy));
+    let audit = security.audit();
+    audit.record_with(EventKind::HandshakeOk, |kind| {
+        session.event(kind).policy(policy)
+    });
     let live = SessionEntry {
         peer: session.peer(),
         role: Role::Inlet,

@@ -117,19 +117,17 @@ impl Session {
     pub(crate) fn record_key_updates(&self, received: u64) {
         let sent = self.key_updates.swap(0, Ordering::Relaxed);
         for _ in 0..sent + received {
-            self.record(self.event(EventKind::KeyUpdate));
+            let audit = self.security.audit();
+            audit.record_with(EventKind::KeyUpdate, |kind| self.event(kind));
         }
     }
 
     /// Audits an error that ends the session, if an auditor wants to know it.
     pub(crate) fn record_failure(&self, error: &lsl_secure::Error) {
         if let Some(event) = self.events.failure(error) {
-            self.record(event.suite(self.info().suite));
+            let event = event.suite(self.info().suite);
+            self.security.audit().record(event);
         }
-    }
-
-    fn record(&self, event: Event) {
-        self.security.audit().record(event);
     }
 
     /// Takes the end of the sending direction.
@@ -171,11 +169,14 @@ impl Drop for Session {
         let outcome = std::mem::take(&mut *lock_ignoring_poison(&self.outcome));
         let clean = outcome.failure.is_none() && outcome.is_closed;
         let totals = [outcome.sent, outcome.received];
-        let event = self.events.closed(totals, now - self.started, clean);
-        let mut event = event.suite(self.info().suite);
-        if !clean {
-            event = event.cause(outcome.failure.unwrap_or(Cause::Truncated));
-        }
-        self.record(event);
+        let audit = self.security.audit();
+        audit.record_with(EventKind::SessionClosed, |_| {
+            let event = self.events.closed(totals, now - self.started, clean);
+            let event = event.suite(self.info().suite);
+            if clean {
+                return event;
+            }
+            event.cause(outcome.failure.unwrap_or(Cause::Truncated))
+        });
     }
 }

@@ -1,14 +1,8 @@
-//! Events that an auditor reads, and their form as a line. Spec: LSS/1 §10.
-//!
-//! Texts are made safe here, once, before any sink sees them. Nothing here knows where they go.
+//! Events that an auditor reads. Spec: LSS/1 §10. Nothing here knows where they go.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lsl_platform::calendar::rfc3339_nanos;
-use serde::Serialize;
-
-use super::text::printable;
 use crate::{Cause, Fingerprint, Policy, Role, SessionId, Suite};
 
 /// Makes [`Event`] of its optional fields, with a setter for each.
@@ -26,6 +20,11 @@ macro_rules! event_fields {
             /// Creates an event whose fields are all empty.
             pub fn new(kind: EventKind) -> Self {
                 Self { kind, $($field: None,)+ }
+            }
+
+            /// Returns what kind of event it is.
+            pub fn kind(&self) -> EventKind {
+                self.kind
             }
 
             $(
@@ -66,7 +65,7 @@ event_fields! {
 }
 
 /// Sums of one session, for `session_closed`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Traffic {
     /// DATA bytes of both directions.
     pub bytes: u64,
@@ -173,102 +172,36 @@ pub(super) const RATED: [EventKind; 7] = [
     EventKind::StreamRefused,
 ];
 
-/// An event as the sinks see it: every text safe to print, every field its JSON form. The order of
-/// the fields is that of a line.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct AuditEntry {
-    #[serde(skip)]
-    pub(super) kind: EventKind,
-    pub(super) ts: String,
-    pub(super) event: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) sid: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) peer_addr: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) peer_fp: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) peer_name: Option<String>,
-    /// Only where there is a fingerprint to believe or not. All that are recorded today were proved.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) claimed: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) role: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) suite: Option<&'static str>,
-    /// Version of the protocol, if there is a session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) version: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) policy: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) stream_uid: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) code: Option<u8>,
-    /// Beside `code`, because two causes may share one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cause: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) detail: Option<String>,
-    #[serde(flatten)]
-    pub(super) traffic: Option<Traffic>,
+/// An event with its time, and with what was left out before it.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) event: Event,
+    /// Time since 1970 in UTC.
+    pub(super) utc: Duration,
     /// Events of this kind since the last line of this kind that were only counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) suppressed: Option<u64>,
 }
 
-impl AuditEntry {
-    /// `now` is the time since 1970 in UTC.
-    pub(super) fn new(event: Event, now: Duration) -> Self {
-        let safe = |text: String| printable(text.as_bytes());
-        let in_session = event.session.is_some() || event.suite.is_some();
-        Self {
-            kind: event.kind,
-            ts: rfc3339_nanos(now),
-            event: event.kind.name(),
-            sid: event.session.map(|id| id.to_string()),
-            peer_addr: event.peer_addr.map(|address| address.to_string()),
-            peer_fp: event.peer.map(|fingerprint| fingerprint.to_string()),
-            peer_name: event.peer_name.map(safe),
-            claimed: event.peer.map(|_| false),
-            role: event.role.map(|role| match role {
-                Role::Outlet => "outlet",
-                Role::Inlet => "inlet",
-            }),
-            suite: event.suite.map(Suite::name),
-            version: in_session.then_some(VERSION),
-            policy: event.policy.map(Policy::name),
-            stream_uid: event.stream_uid.map(safe),
-            code: event.cause.map(Cause::code),
-            cause: event.cause.map(Cause::name),
-            detail: event
-                .detail
-                .map(|text| lsl_platform::terminal::printable(text.as_bytes(), MAX_DETAIL)),
-            traffic: event.traffic,
-            suppressed: None,
-        }
+impl Event {
+    /// Version of the protocol, if there is a session.
+    pub(super) fn version(&self) -> Option<u8> {
+        (self.session.is_some() || self.suite.is_some()).then_some(VERSION)
     }
 
-    /// Estimates the length of the line in bytes from its constant parts and its longer texts.
-    pub(super) fn usual_len(&self) -> usize {
-        let texts = [
-            &self.sid,
-            &self.peer_addr,
-            &self.peer_fp,
-            &self.peer_name,
-            &self.stream_uid,
-            &self.detail,
-        ];
-        let texts = texts.into_iter().flatten().map(String::len);
-        USUAL_LEN + texts.sum::<usize>()
+    /// Whether the fingerprint is only claimed, where there is one. All that are recorded today were
+    /// proved.
+    pub(super) fn claimed(&self) -> Option<bool> {
+        self.peer.map(|_| false)
+    }
+}
+
+/// Name of a role in lines and log messages.
+pub(super) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Outlet => "outlet",
+        Role::Inlet => "inlet",
     }
 }
 
 /// Version of the protocol that this crate speaks.
 const VERSION: u8 = 1;
-
-/// Length of a line without texts from outside: times, names, and its place in its chain.
-const USUAL_LEN: usize = 256;
-
-/// Fits our own sentences with their quotations: a key and the command that adds it.
-const MAX_DETAIL: usize = 1024;

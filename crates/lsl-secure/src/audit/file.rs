@@ -1,24 +1,25 @@
 //! The audit file: one JSON object a line, hash-chained per writer, rotated by size. Spec: LSS/1 §10.
 //!
-//! Several processes may share a file. Each line is one write of at most 4096 bytes to the end, so
-//! lines of different writers never mix, and each writer has a chain of its own: `chain` names it,
-//! `seq` counts its lines from 0, `prev` is the SHA-256 of its line before (without the line feed;
+//! Several processes may share a file. Whole lines, each of at most 4096 bytes, are one write to its end,
+//! so that lines of different writers never mix, and each writer has a chain of its own: `chain` names
+//! it, `seq` counts its lines from 0, `prev` is the SHA-256 of its line before (without the line feed;
 //! empty in the first). When the file is full it becomes `FILE.1`, the next one `FILE.2` and so on,
 //! never renamed again; chains go on in the new file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use lsl_platform::append::{lock, open, still_names};
 use lsl_platform::calendar::{DAY_SECS, Date};
+use lsl_platform::clock::local_clock;
 use lsl_platform::files::{Who, create_new};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::event::AuditEntry;
+use super::line::{decimal, hex_of};
 
 /// Path, retention and rotation limit of the log file.
 #[derive(Debug, Clone)]
@@ -35,16 +36,19 @@ pub(super) struct LogFile {
 pub(super) struct Writer {
     place: LogFile,
     current: Option<Current>,
-    /// Empty until the first line: random.
-    chain: String,
+    /// What the end of each line says of its chain: `,"pid":…,"chain":"…","seq":`. Empty until the first line.
+    chain: Vec<u8>,
     seq: u64,
-    prev: String,
+    /// Hash of the line before, in hex; none before the first line.
+    prev: Option<[u8; 64]>,
     /// Number of lost lines that the file already reports.
     told_dropped: u64,
     /// The day, as a date, on which old files were looked for.
     cleaned: String,
     /// Fault that lost no line: in rotation, or in the deletion of old files.
     trouble: Option<io::Error>,
+    /// Lines that are one write. Kept for its memory.
+    piece: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -54,20 +58,16 @@ struct Current {
     began: String,
     /// The last line broke off in the middle, so that the next must start with a line feed.
     is_torn: bool,
+    /// Its length at the last look, with what was written since.
+    len_bytes: u64,
+    looked_at: f64,
 }
 
-/// Line of the file: the entry with its chain fields.
-#[derive(Debug, Serialize)]
-struct AuditLine<'a> {
-    #[serde(flatten)]
-    entry: &'a AuditEntry,
-    /// Lines of this writer that were lost before this one, since it last said so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dropped: Option<u64>,
-    pid: u32,
-    chain: &'a str,
-    seq: u64,
-    prev: &'a str,
+/// Lines that were not written.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) lines: u64,
+    pub(super) error: io::Error,
 }
 
 /// Field of a file's first line that dates the file.
@@ -91,12 +91,13 @@ impl Writer {
         Self {
             place,
             current: None,
-            chain: String::new(),
+            chain: Vec::new(),
             seq: 0,
-            prev: String::new(),
+            prev: None,
             told_dropped: 0,
             cleaned: String::new(),
             trouble: None,
+            piece: Vec::new(),
         }
     }
 
@@ -105,87 +106,136 @@ impl Writer {
         self.trouble.take()
     }
 
-    /// Writes one line; `dropped` counts the lines lost so far, `now` is UTC since 1970.
+    /// Writes lines that wait for their place in the chain, each with its line feed; `dropped` counts the
+    /// lines lost so far, `now` is UTC since 1970. Returns the number of writes that it took.
     ///
     /// # Errors
-    /// The line was not written (completely). The next one may be tried at any time.
+    /// The last lines were not written (completely). The next ones may be tried at any time.
     pub(super) fn write(
         &mut self,
-        entry: &AuditEntry,
+        mut lines: &[u8],
         dropped: u64,
         now: Duration,
-    ) -> io::Result<()> {
-        if self.chain.is_empty() {
-            let mut random = [0; 8];
-            getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-            self.chain = hex(&random);
+    ) -> Result<u64, Lost> {
+        let mut writes = 0;
+        let is_many = lines.len() >= MANY_BYTES;
+        while !lines.is_empty() {
+            let written = match self.write_piece(lines, is_many, dropped, now) {
+                Ok(len) => len,
+                Err((len, error)) => {
+                    // A file that went bad may be replaced by a good one.
+                    self.current = None;
+                    let lines = count_lines(lines.get(len..).unwrap_or_default());
+                    return Err(Lost { lines, error });
+                }
+            };
+            writes += 1;
+            lines = lines.get(written..).unwrap_or_default();
         }
-        let today = Date::from_unix_time(now).to_string();
-        self.make_ready(&today, now)?;
-        let Some(current) = &mut self.current else {
-            return Err(io::Error::other("the audit file is not open"));
-        };
-
-        let news = dropped - self.told_dropped;
-        let line = encode(&AuditLine {
-            entry,
-            dropped: (news > 0).then_some(news),
-            pid: std::process::id(),
-            chain: &self.chain,
-            seq: self.seq,
-            prev: &self.prev,
-        })?;
-        let mut bytes = Vec::with_capacity(line.len() + 2);
-        if current.is_torn {
-            bytes.push(b'\n');
-        }
-        bytes.extend(&line);
-        bytes.push(b'\n');
-        // One call: a line that needs two could be mixed with another writer's.
-        let written = loop {
-            match current.file.write(&bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => break result,
-            }
-        };
-        match written {
-            Ok(len) if len == bytes.len() => {}
-            Ok(len) => {
-                current.is_torn |= len > 0;
-                return Err(io::Error::new(
-                    io::ErrorKind::StorageFull,
-                    "only a part of a line could be written",
-                ));
-            }
-            Err(error) => {
-                // A file that went bad may be replaced by a good one.
-                self.current = None;
-                return Err(error);
-            }
-        }
-        current.is_torn = false;
-        self.prev = hash(&line);
-        self.seq += 1;
-        self.told_dropped = dropped;
-        Ok(())
+        self.piece.clear();
+        self.piece.shrink_to(KEPT_PIECE);
+        Ok(writes)
     }
 
-    /// Has the right file open: the one that `path` names, not too long, not of another day.
-    fn make_ready(&mut self, today: &str, now: Duration) -> io::Result<()> {
+    /// Writes as many of the lines as belong into one write. Returns how many bytes of `lines` that was, also
+    /// with an error.
+    fn write_piece(
+        &mut self,
+        lines: &[u8],
+        is_many: bool,
+        dropped: u64,
+        now: Duration,
+    ) -> Result<usize, (usize, io::Error)> {
+        if self.chain.is_empty() {
+            self.chain = chain().map_err(|error| (0, error))?;
+        }
+        let today = Date::from_unix_time(now).to_string();
+        self.make_ready(&today, now, is_many)
+            .map_err(|error| (0, error))?;
+        let Some(current) = &mut self.current else {
+            return Err((0, io::Error::other("the audit file is not open")));
+        };
+        // A file that could not be rotated has no limit.
+        let room = self.place.max_len_bytes.checked_sub(current.len_bytes);
+        let room = room.and_then(|room| usize::try_from(room).ok());
+        let room = room
+            .filter(|room| (1..MAX_PIECE).contains(room))
+            .unwrap_or(MAX_PIECE);
+
+        // Needed only after a torn line.
+        self.piece.clear();
+        self.piece.push(b'\n');
+        let (mut seq, mut prev) = (self.seq, self.prev);
+        let mut news = dropped - self.told_dropped;
+        let mut rest = lines;
+        while self.piece.len() <= room && !rest.is_empty() {
+            let line = rest;
+            // Finds the line feed faster than a loop.
+            let len = rest.skip_until(b'\n').unwrap_or_default();
+            let line = line.get(..len.saturating_sub(1)).unwrap_or_default();
+            let start = self.piece.len();
+            self.piece.extend_from_slice(line);
+            if news > 0 {
+                self.piece.extend_from_slice(b",\"dropped\":");
+                push_decimal(&mut self.piece, news);
+                news = 0;
+            }
+            self.piece.extend_from_slice(&self.chain);
+            push_decimal(&mut self.piece, seq);
+            self.piece.extend_from_slice(b",\"prev\":\"");
+            self.piece.extend(prev.iter().flatten());
+            self.piece.extend_from_slice(b"\"}");
+            prev = Some(hash(self.piece.get(start..).unwrap_or_default()));
+            seq += 1;
+            self.piece.push(b'\n');
+        }
+        let (whole, result) = append(&mut current.file, &self.piece, &mut current.is_torn);
+        current.len_bytes = current.len_bytes.saturating_add(self.piece.len() as u64);
+        if let Err(error) = result {
+            let written = self.piece.get(1..whole).unwrap_or_default();
+            let count = count_lines(written);
+            if let Some(last) = written
+                .trim_ascii_end()
+                .rsplit(|byte| *byte == b'\n')
+                .next()
+                && count > 0
+            {
+                self.prev = Some(hash(last));
+                self.seq += count;
+                self.told_dropped = dropped;
+            }
+            let ends = lines.split_inclusive(|byte| *byte == b'\n');
+            let ends = ends.take(usize::try_from(count).unwrap_or(usize::MAX));
+            return Err((ends.map(<[u8]>::len).sum(), error));
+        }
+        (self.seq, self.prev, self.told_dropped) = (seq, prev, dropped);
+        Ok(lines.len() - rest.len())
+    }
+
+    /// Has the right file open: the one that `path` names, not too long, not of another day. Where lines
+    /// come in numbers, it looks once a second.
+    fn make_ready(&mut self, today: &str, now: Duration, is_many: bool) -> io::Result<()> {
         // Somebody else may rotate at any moment, but not for ever.
         for _ in 0..8 {
-            let current = match self.current.take() {
+            let mut current = match self.current.take() {
                 Some(current) => current,
                 None => Current::open(&self.place.path, today)?,
             };
+            // With a time limit every day has its file, or the lines of a quiet machine would stay
+            // until it fills.
+            let is_old = self.place.keep_days > 0 && current.began != today;
+            let is_full = current.len_bytes >= self.place.max_len_bytes;
+            let looked_at = local_clock();
+            if is_many && !is_old && !is_full && looked_at - current.looked_at < LOOK_EVERY_SECS {
+                self.current = Some(current);
+                return Ok(());
+            }
             let Some(len) = still_names(&self.place.path, &current.file)? else {
                 // Rotated by another writer, or deleted.
                 continue;
             };
+            (current.len_bytes, current.looked_at) = (len, looked_at);
             let current = self.current.insert(current);
-            // With a time limit every day has its file, or the lines of a quiet machine would stay
-            // until it fills.
-            let is_old = self.place.keep_days > 0 && current.began != today;
             if len == 0 || (len < self.place.max_len_bytes && !is_old) {
                 break;
             }
@@ -209,6 +259,67 @@ impl Writer {
     }
 }
 
+/// Appends a piece: a line feed, which is left out where the file does not end in a torn line, and whole
+/// lines. In one call: lines that need two could be mixed with another writer's. Returns where in the piece
+/// the last line ends that the file has whole.
+fn append(file: &mut impl Write, piece: &[u8], is_torn: &mut bool) -> (usize, io::Result<()>) {
+    let mut start = usize::from(!*is_torn);
+    let (mut whole, mut is_stuck) = (1, false);
+    loop {
+        let rest = piece.get(start..).unwrap_or_default();
+        let written = match file.write(rest) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return (whole, Err(error)),
+        };
+        if written == rest.len() {
+            *is_torn = false;
+            return (piece.len(), Ok(()));
+        }
+        // Somebody else's line may follow: the torn one comes again, whole, after a line feed. One that
+        // lacks nothing else is whole.
+        let end = start + written;
+        let last = if piece.get(end) == Some(&b'\n') {
+            *is_torn = true;
+            end + 1
+        } else {
+            let sent = piece.get(..end).unwrap_or_default();
+            let last = sent.iter().rposition(|byte| *byte == b'\n').unwrap_or(0) + 1;
+            *is_torn = last < end;
+            last
+        };
+        if is_stuck && last <= whole {
+            let text = "only a part of a line could be written";
+            return (whole, Err(io::Error::new(io::ErrorKind::StorageFull, text)));
+        }
+        is_stuck = last <= whole;
+        whole = last;
+        start = last - usize::from(*is_torn);
+    }
+}
+
+/// Begins a chain: what each of its lines says of it.
+fn chain() -> io::Result<Vec<u8>> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let mut chain = b",\"pid\":".to_vec();
+    push_decimal(&mut chain, std::process::id().into());
+    chain.extend_from_slice(b",\"chain\":\"");
+    chain.extend(random.into_iter().flat_map(hex_of));
+    chain.extend_from_slice(b"\",\"seq\":");
+    Ok(chain)
+}
+
+fn push_decimal(bytes: &mut Vec<u8>, number: u64) {
+    let (digits, start) = decimal(number);
+    bytes.extend_from_slice(digits.get(start..).unwrap_or_default());
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n').count();
+    u64::try_from(lines).unwrap_or(u64::MAX)
+}
+
 impl Current {
     fn open(path: &Path, today: &str) -> io::Result<Self> {
         let file = open(path)?;
@@ -224,6 +335,8 @@ impl Current {
             file,
             began: began.unwrap_or_else(|| today.to_owned()),
             is_torn,
+            len_bytes: 0,
+            looked_at: f64::NEG_INFINITY,
         })
     }
 }
@@ -346,58 +459,69 @@ fn date_of(ts: &str) -> String {
     ts.get(..10).unwrap_or(ts).to_owned()
 }
 
-/// A line without the line feed, in at most `MAX_LINE` bytes with it (and with the one that ends a
-/// torn line before it): the detail is cut to fit.
-fn encode(line: &AuditLine<'_>) -> io::Result<Vec<u8>> {
-    let bytes = serde_json::to_vec(line)?;
-    let limit = MAX_LINE - 2;
-    if bytes.len() <= limit {
-        return Ok(bytes);
-    }
-    let mut shorter = line.entry.clone();
-    let mut over = bytes.len() - limit;
-    while let Some(detail) = shorter.detail.take().filter(|detail| !detail.is_empty()) {
-        // Safe text takes at most twice its length as JSON: half of what is too long is never too
-        // much to cut.
-        let mut end = detail.len().saturating_sub(over.div_ceil(2));
-        while !detail.is_char_boundary(end) {
-            end -= 1;
-        }
-        shorter.detail = detail.get(..end).map(str::to_owned);
-        let bytes = serde_json::to_vec(&AuditLine {
-            entry: &shorter,
-            ..*line
-        })?;
-        if bytes.len() <= limit {
-            return Ok(bytes);
-        }
-        over = bytes.len() - limit;
-    }
-    Err(io::Error::other(
-        "an audit line is too long even without its detail",
-    ))
-}
-
 /// Returns the SHA-256 of a line without its line feed, in hex: the `prev` of the next line.
-pub(super) fn hash(line: &[u8]) -> String {
-    hex(&Sha256::digest(line))
+pub(super) fn hash(line: &[u8]) -> [u8; 64] {
+    let mut text = [0; 64];
+    let digits = Sha256::digest(line).into_iter().flat_map(hex_of);
+    text.iter_mut()
+        .zip(digits)
+        .for_each(|(place, digit)| *place = digit);
+    text
 }
 
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Length of a line with its line feed that POSIX and Linux write to a file in one piece.
-pub(super) const MAX_LINE: usize = 4096;
+/// Length of a line with its line feed that no line exceeds: its texts have limits.
+const MAX_LINE: usize = 4096;
+/// Most bytes of one write, but for the rest of a line.
+const MAX_PIECE: usize = 4 << 20;
+/// Memory that is kept from one piece to the next.
+const KEPT_PIECE: usize = 64 << 10;
+/// So many bytes at once say that more are coming.
+const MANY_BYTES: usize = 16 << 10;
+/// Between two looks at name and length of the file.
+const LOOK_EVERY_SECS: f64 = 1.0;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Takes so many bytes of each write, then fails: a disk that fills.
+    struct Filling(Vec<usize>, Vec<u8>);
+
+    impl Write for Filling {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let room = self.0.pop().ok_or(io::ErrorKind::StorageFull)?;
+            let len = room.min(bytes.len());
+            self.1.extend_from_slice(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_short_writes_tear_comes_again_whole(
+            rooms in prop::collection::vec(0_usize..9, 0..12),
+            was_torn in any::<bool>(),
+        ) {
+            let piece = b"\n<one>\n<2>\n<three>\n";
+            let before: &[u8] = if was_torn { b"<o" } else { b"<a>\n" };
+            let (mut file, mut is_torn) = (Filling(rooms, before.to_vec()), was_torn);
+            let (whole, result) = append(&mut file, piece, &mut is_torn);
+            prop_assert!(result.is_err() || whole == piece.len());
+            prop_assert_eq!(is_torn, file.1.last() != Some(&b'\n'));
+            let is_whole = |line: &&[u8]| line.ends_with(b">");
+            let lines = file.1.split(|byte| *byte == b'\n').filter(is_whole);
+            let expected = piece[..whole].split(|byte| *byte == b'\n').filter(is_whole);
+            let first = (!was_torn).then_some(&b"<a>"[..]);
+            let lines: Vec<_> = lines.collect();
+            prop_assert_eq!(lines, first.into_iter().chain(expected).collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn a_failed_rotation_leaves_no_file_and_replaces_none() {

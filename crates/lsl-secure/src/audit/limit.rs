@@ -1,7 +1,7 @@
 //! Limits the lines per second that strangers can cause. Pure bookkeeping with a clock passed in.
 //! Spec: LSS/1 §6.2, §10.
 
-use super::event::{AuditEntry, EventKind, RATED};
+use super::event::{Entry, EventKind, RATED};
 
 /// Lets ten events a second of each kind that a stranger can cause pass, and counts the rest.
 #[derive(Debug, Default)]
@@ -15,15 +15,16 @@ struct Budget {
     began: f64,
     passed: u32,
     /// The last that did not pass, and how many before it: a flood that ends leaves a line, too.
-    held: Option<(AuditEntry, u64)>,
+    held: Option<(Entry, u64)>,
 }
 
 impl Limiter {
     /// Returns the entry to write in place of `entry`: itself, with the count suppressed before it,
     /// or nothing.
-    pub(super) fn admit(&mut self, mut entry: AuditEntry, now: f64) -> Option<AuditEntry> {
-        let (lines, secs) = period(entry.kind);
+    pub(super) fn admit(&mut self, mut entry: Entry, now: f64) -> Option<Entry> {
+        let (lines, secs) = period(entry.event.kind);
         let Some(budget) = entry
+            .event
             .kind
             .rated()
             .and_then(|index| self.budgets.get_mut(index))
@@ -50,17 +51,17 @@ impl Limiter {
     }
 
     /// Returns the last event of each flood that has ended, with the count suppressed before it.
-    pub(super) fn overdue(&mut self, now: f64) -> Vec<AuditEntry> {
+    pub(super) fn overdue(&mut self, now: f64) -> Vec<Entry> {
         let ended = |budget: &&mut Budget| {
             let held = budget.held.as_ref();
-            held.is_some_and(|(entry, _)| now - budget.began >= period(entry.kind).1)
+            held.is_some_and(|(entry, _)| now - budget.began >= period(entry.event.kind).1)
         };
         let budgets = self.budgets.iter_mut().filter(ended);
         budgets.filter_map(Budget::release).collect()
     }
 
     /// Works as [`overdue`](Self::overdue), also for floods that go on: the process ends.
-    pub(super) fn release(&mut self) -> Vec<AuditEntry> {
+    pub(super) fn release(&mut self) -> Vec<Entry> {
         self.budgets
             .iter_mut()
             .filter_map(Budget::release)
@@ -69,7 +70,7 @@ impl Limiter {
 }
 
 impl Budget {
-    fn release(&mut self) -> Option<AuditEntry> {
+    fn release(&mut self) -> Option<Entry> {
         let (mut entry, before) = self.held.take()?;
         entry.suppressed = (before > 0).then_some(before);
         Some(entry)
@@ -93,8 +94,12 @@ mod tests {
     use super::super::event::Event;
     use super::*;
 
-    fn entry(kind: EventKind) -> AuditEntry {
-        AuditEntry::new(Event::new(kind), Duration::ZERO)
+    fn entry(kind: EventKind) -> Entry {
+        Entry {
+            event: Event::new(kind),
+            utc: Duration::ZERO,
+            suppressed: None,
+        }
     }
 
     #[test]

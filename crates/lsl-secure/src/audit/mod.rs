@@ -1,23 +1,24 @@
 //! Security events, as `tracing` events and as append-only JSON lines. Spec: LSS/1 §10.
 //!
-//! [`Audit::record`] makes an event safe to print, emits it (target `lsl_secure::audit`) and queues
-//! it; a thread named `lsl-audit`, started with the first line, writes the file. Recording takes one
-//! short lock that is never held over I/O. A forked child has a queue, a thread and a chain of its own.
+//! [`Audit::record`] makes an event a line that is safe to print, queues it, and emits the event (target
+//! `lsl_secure::audit`); a thread named `lsl-audit`, started with the first line, writes the file.
+//! Recording takes one short lock that is never held over I/O, to copy the line. A forked child has a
+//! queue, a thread and a chain of its own.
 //!
 //! Warnings, refusals among them, are written at once, with all that was recorded before. Ordinary
-//! lines wait up to 250 ms for others, so that a busy program does not wake a thread for each.
-//! Waiting lines are written by [`Audit::flush`], when the log is dropped, and when the process
-//! exits.
+//! lines wait for others, a quarter of a second, or a whole one where there are many: a busy program does
+//! not wake a thread for each. Waiting lines are written by [`Audit::flush`], when the log is dropped,
+//! and when the process exits.
 
 mod ending;
 mod event;
 mod file;
 mod limit;
+mod line;
 mod queue;
 mod text;
 mod verify;
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,10 +34,12 @@ pub use self::file::rotated;
 pub use self::text::printable;
 pub use self::verify::{Break, Verifier};
 
-use self::event::AuditEntry;
+use self::event::{Entry, role_name};
 use self::file::{LogFile, Writer};
 use self::limit::Limiter;
-use self::queue::{BATCH_SECS, Full, Queue};
+use self::line::Line;
+use self::queue::{Full, Queue};
+use self::text::{MAX_DETAIL, safe};
 use crate::{Error, Result};
 
 /// Log of security events. Recording never blocks; a full queue counts what it drops. Safe from any
@@ -45,7 +48,7 @@ use crate::{Error, Result};
 /// [`Audit::default`] emits `tracing` events only. Dropping it waits shortly for lines that are not
 /// written yet, and so does the end of the process, if it is `exit` or a return from `main`. A
 /// program that ends otherwise (`_exit`, `exec`, a signal) calls [`Audit::flush`] before. Else it
-/// loses ordinary lines of the last 250 ms that follow the last warning, and the count of a flood
+/// loses ordinary lines of the last second that follow the last warning, and the count of a flood
 /// that is not over.
 #[derive(Debug, Default)]
 pub struct Audit {
@@ -62,6 +65,8 @@ struct AuditShared {
     /// Signalled when all queued lines are written.
     idle: Condvar,
     dropped: AtomicU64,
+    /// Number of writes to the file.
+    writes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -72,9 +77,6 @@ struct AuditState {
     /// Lines that were queued so far, and how many of them, the oldest, were written or failed to be.
     queued: u64,
     done: u64,
-    /// Number of writes, counted for the tests.
-    #[cfg(test)]
-    batches: u32,
     /// Time at which the thread wakes by itself; `None` while it is awake.
     sleeps_until: Option<f64>,
     is_closing: bool,
@@ -116,22 +118,41 @@ impl Audit {
     /// Records an event: a `tracing` event (target `lsl_secure::audit`), and a line of the file.
     /// Failures of handshakes beyond 10 a second are counted, not written; so are refusals.
     pub fn record(&self, event: Event) {
-        self.record_at(event, local_clock(), utc_now());
+        self.record_with(event.kind, |_| event);
+    }
+
+    /// Records the event of this kind that `make` returns, as [`record`](Self::record). It is not even made
+    /// if there is no file and nobody listens.
+    pub fn record_with(&self, kind: EventKind, make: impl FnOnce(EventKind) -> Event) {
+        if self.place.is_some() || is_heard(kind) {
+            self.record_at(make(kind), local_clock(), utc_now());
+        }
     }
 
     fn record_at(&self, event: Event, now: f64, utc: Duration) {
-        let entry = AuditEntry::new(event, utc);
+        let entry = Entry {
+            event,
+            utc,
+            suppressed: None,
+        };
         let shared = self.shared();
-        let mut state = shared.lock();
-        let admitted = state.limiter.admit(entry, now);
-        if let (Some(entry), Some(place)) = (&admitted, &self.place) {
-            shared.queue(&mut state, entry.clone(), place, now);
-        }
-        let wakes = state.wakes_thread();
-        drop(state);
-        // Not under the lock, which it would wait for at once.
-        if wakes {
-            shared.work.notify_one();
+        let admitted = match entry.event.kind.rated() {
+            Some(_) => shared.lock().limiter.admit(entry, now),
+            None => Some(entry),
+        };
+        if let Some(place) = &self.place {
+            // Not under the lock: other threads record, too.
+            let line = admitted.as_ref().map(Line::new);
+            let mut state = shared.lock();
+            if let (Some(line), Some(entry)) = (line, &admitted) {
+                shared.queue(&mut state, entry, &line, place, now);
+            }
+            let wakes = state.wakes_thread();
+            drop(state);
+            // Nor is this, or the thread would wait for the lock at once.
+            if wakes {
+                shared.work.notify_one();
+            }
         }
         if let Some(entry) = admitted {
             emit(&entry);
@@ -143,6 +164,11 @@ impl Audit {
         self.shared().dropped.load(Ordering::Relaxed)
     }
 
+    /// Number of writes to the file, in this process.
+    pub fn writes(&self) -> u64 {
+        self.shared().writes.load(Ordering::Relaxed)
+    }
+
     /// Waits until all lines recorded so far are written, at most `timeout`; says whether they are.
     pub fn flush(&self, timeout: Duration) -> bool {
         let shared = self.shared();
@@ -151,8 +177,8 @@ impl Audit {
         held.iter().for_each(emit);
         let mut state = shared.lock();
         if let Some(place) = &self.place {
-            for entry in held {
-                shared.queue(&mut state, entry, place, local_clock());
+            for entry in &held {
+                shared.queue(&mut state, entry, &Line::new(entry), place, local_clock());
             }
         }
         state.queue.make_due();
@@ -187,7 +213,8 @@ impl AuditShared {
     fn queue(
         self: &Arc<Self>,
         state: &mut AuditState,
-        entry: AuditEntry,
+        entry: &Entry,
+        line: &Line,
         place: &LogFile,
         now: f64,
     ) {
@@ -201,14 +228,15 @@ impl AuditShared {
             }
         }
         if state.has_thread {
-            self.push(state, entry, now);
+            self.push(state, entry, line, now);
         } else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn push(&self, state: &mut AuditState, entry: AuditEntry, now: f64) {
-        match state.queue.push(entry, now) {
+    fn push(&self, state: &mut AuditState, entry: &Entry, line: &Line, now: f64) {
+        let is_warning = entry.event.kind.is_warning();
+        match state.queue.push(line.bytes(), is_warning, now) {
             Ok(()) => {
                 state.queued += 1;
                 if ending::is_over() {
@@ -237,7 +265,7 @@ impl AuditShared {
         };
         // Not as `tracing` events: the program's own code may be over.
         for entry in state.limiter.release() {
-            self.push(&mut state, entry, local_clock());
+            self.push(&mut state, &entry, &Line::new(&entry), local_clock());
         }
         state.queue.make_due();
         let queued = state.queued;
@@ -273,60 +301,53 @@ impl AuditShared {
                 tracing::warn!(target: TARGET, dropped, "cannot write the audit file: {error}");
             }
         };
-        let (mut done, mut lingers) = (0, false);
-        while let Some(batch) = self.next_batch(done, lingers) {
-            (done, lingers) = (batch.len(), batch.was_full);
-            batch.held.iter().for_each(emit);
-            for entry in batch.queued.into_iter().chain(batch.held) {
-                let dropped = self.dropped.load(Ordering::Relaxed);
-                if let Err(error) = writer.write(&entry, dropped, utc_now()) {
-                    self.dropped.fetch_add(1, Ordering::Relaxed);
-                    complain(&error);
+        let mut batch = Vec::new();
+        let mut done = 0;
+        while let Some(taken) = self.next_batch(done, &mut batch) {
+            done = taken.lines;
+            taken.held.iter().for_each(emit);
+            let dropped = self.dropped.load(Ordering::Relaxed);
+            match writer.write(&batch, dropped, utc_now()) {
+                Ok(writes) => drop(self.writes.fetch_add(writes, Ordering::Relaxed)),
+                Err(lost) => {
+                    self.dropped.fetch_add(lost.lines, Ordering::Relaxed);
+                    complain(&lost.error);
                 }
-                if let Some(error) = writer.take_trouble() {
-                    complain(&error);
-                }
+            }
+            if let Some(error) = writer.take_trouble() {
+                complain(&error);
             }
         }
     }
 
-    /// Waits for lines that are due: queued ones, and those of floods that have ended. `None` at the
-    /// end. So many of the last batch are `done`.
-    fn next_batch(&self, done: u64, lingers: bool) -> Option<LineBatch> {
+    /// Waits for lines that are due, the last ones of floods that have ended among them, and exchanges them
+    /// for those in `batch`, of which `done` were. `None` at the end.
+    fn next_batch(&self, done: u64, batch: &mut Vec<u8>) -> Option<Taken> {
+        batch.clear();
         let mut state = self.lock();
         state.done += done;
         self.idle.notify_all();
-        // Where lines are frequent, the thread waits for the next without being woken.
-        let linger_until = lingers.then(|| local_clock() + BATCH_SECS);
         loop {
             let now = local_clock();
             let held = state.limiter.overdue(now);
-            if state.is_closing || !held.is_empty() {
-                // The end of a flood is a warning: earlier lines go with it.
+            for entry in &held {
+                self.push(&mut state, entry, &Line::new(entry), now);
+            }
+            if state.is_closing {
                 state.queue.make_due();
             }
-            let taken = state.queue.take(now);
-            if taken.is_some() || !held.is_empty() {
-                state.queued += count(held.len());
-                #[cfg(test)]
-                {
-                    state.batches += 1;
-                }
-                let (queued, was_full) = taken.unwrap_or_default();
-                return Some(LineBatch {
-                    queued,
-                    held,
-                    was_full,
-                });
+            if let Some(lines) = state.queue.take(now, batch) {
+                return Some(Taken { lines, held });
             }
             if state.is_closing {
                 state.has_thread = false;
                 return None;
             }
-            let limit = state.limiter.holds().then_some(now + MAX_NAP_SECS);
-            let linger = linger_until.filter(|until| now < *until);
-            let alarms = [state.queue.due(), limit, linger];
-            let alarm = alarms.into_iter().flatten().fold(f64::INFINITY, f64::min);
+            if state.queue.shrink() {
+                *batch = Vec::new();
+            }
+            let holds = state.limiter.holds().then_some(now + MAX_NAP_SECS);
+            let alarm = state.queue.alarm(now).min(holds.unwrap_or(f64::INFINITY));
             state.sleeps_until = Some(alarm);
             state = if alarm.is_finite() {
                 let nap = Duration::from_secs_f64((alarm - now).clamp(0.0, MAX_NAP_SECS));
@@ -342,22 +363,10 @@ impl AuditShared {
 }
 
 /// Lines that the thread writes at once.
-struct LineBatch {
-    queued: VecDeque<AuditEntry>,
-    /// Last lines of floods that ended.
-    held: Vec<AuditEntry>,
-    /// Whether more was queued than needs to wait.
-    was_full: bool,
-}
-
-impl LineBatch {
-    fn len(&self) -> u64 {
-        count(self.queued.len() + self.held.len())
-    }
-}
-
-fn count(lines: usize) -> u64 {
-    u64::try_from(lines).unwrap_or(u64::MAX)
+struct Taken {
+    lines: u64,
+    /// Last events of floods that ended, to be emitted yet.
+    held: Vec<Entry>,
 }
 
 impl AuditState {
@@ -376,38 +385,53 @@ impl AuditState {
     }
 }
 
-/// The entry as a `tracing` event. Fields that it does not have stay out.
-fn emit(entry: &AuditEntry) {
-    let traffic = entry.traffic;
+/// Returns whether somebody listens to events of this kind.
+fn is_heard(kind: EventKind) -> bool {
+    if kind.is_warning() {
+        tracing::event_enabled!(target: TARGET, Level::WARN)
+    } else {
+        tracing::event_enabled!(target: TARGET, Level::INFO)
+    }
+}
+
+/// The entry as a `tracing` event. Fields that it does not have stay out, and nothing is put into words
+/// unless somebody listens.
+fn emit(entry: &Entry) {
+    let Entry {
+        event, suppressed, ..
+    } = entry;
     macro_rules! event {
         ($level:expr) => {
             tracing::event!(
                 target: TARGET,
                 $level,
-                event = entry.event,
-                sid = entry.sid,
-                peer_addr = entry.peer_addr,
-                peer_fp = entry.peer_fp,
-                peer_name = entry.peer_name,
-                claimed = entry.claimed,
-                role = entry.role,
-                suite = entry.suite,
-                version = entry.version,
-                policy = entry.policy,
-                stream_uid = entry.stream_uid,
-                code = entry.code,
-                cause = entry.cause,
-                bytes = traffic.map(|traffic| traffic.bytes),
-                records = traffic.map(|traffic| traffic.records),
-                duration_secs = traffic.map(|traffic| traffic.duration_secs),
-                clean = traffic.map(|traffic| traffic.clean),
-                suppressed = entry.suppressed,
+                event = event.kind.name(),
+                sid = event.session.map(|id| id.to_string()),
+                peer_addr = event.peer_addr.map(|address| address.to_string()),
+                peer_fp = event.peer.map(|fingerprint| fingerprint.to_string()),
+                peer_name = event.peer_name.as_ref().map(|name| printable(name.as_bytes())),
+                claimed = event.claimed(),
+                role = event.role.map(role_name),
+                suite = event.suite.map(crate::Suite::name),
+                version = event.version(),
+                policy = event.policy.map(crate::Policy::name),
+                stream_uid = event.stream_uid.as_ref().map(|uid| printable(uid.as_bytes())),
+                code = event.cause.map(crate::Cause::code),
+                cause = event.cause.map(crate::Cause::name),
+                bytes = event.traffic.map(|traffic| traffic.bytes),
+                records = event.traffic.map(|traffic| traffic.records),
+                duration_secs = event.traffic.map(|traffic| traffic.duration_secs),
+                clean = event.traffic.map(|traffic| traffic.clean),
+                suppressed = suppressed,
                 "{}",
-                entry.detail.as_deref().unwrap_or(entry.event)
+                match &event.detail {
+                    Some(detail) => safe(detail, MAX_DETAIL),
+                    None => event.kind.name().to_owned(),
+                }
             )
         };
     }
-    if entry.kind.is_warning() {
+    if event.kind.is_warning() {
         event!(Level::WARN);
     } else {
         event!(Level::INFO);

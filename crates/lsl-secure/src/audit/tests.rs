@@ -10,7 +10,7 @@ use lsl_platform::calendar::DAY_SECS;
 use lsl_platform::files::{mode_of, set_mode};
 use serde_json::Value;
 
-use super::queue::MAX_QUEUE;
+use super::queue::{BATCH_SECS, KEPT_FOR_WARNINGS, MAX_BYTES};
 use super::*;
 use crate::files::scratch::says;
 use crate::{Cause, Policy, Role, SessionId, Suite};
@@ -76,9 +76,21 @@ fn verify(lines: &[String]) -> (Verifier, Vec<Break>) {
     )
 }
 
-fn entry(detail: &str) -> AuditEntry {
-    let event = Event::new(EventKind::HandshakeOk).detail(detail);
-    AuditEntry::new(event, utc_now())
+fn entry(detail: &str) -> Entry {
+    entry_at(detail, utc_now())
+}
+
+fn entry_at(detail: &str, utc: Duration) -> Entry {
+    Entry {
+        event: Event::new(EventKind::HandshakeOk).detail(detail),
+        utc,
+        suppressed: None,
+    }
+}
+
+/// What waits for the disk of such an event.
+fn line(entry: &Entry) -> Vec<u8> {
+    [Line::new(entry).bytes(), b"\n"].concat()
 }
 
 #[test]
@@ -120,7 +132,7 @@ fn a_line_has_the_fields_of_its_event_and_no_others() {
     assert_eq!(values[0], expected);
     let expected = serde_json::json!({
         "ts": values[1]["ts"], "event": "trust_reloaded", "pid": std::process::id(),
-        "chain": chain, "seq": 1, "prev": file::hash(scratch.lines()[0].as_bytes()),
+        "chain": chain, "seq": 1, "prev": std::str::from_utf8(&file::hash(scratch.lines()[0].as_bytes())).unwrap(),
     });
     assert_eq!(values[1], expected);
     assert_eq!(verify(&scratch.lines()).1, []);
@@ -164,28 +176,45 @@ fn hostile_text_makes_neither_lines_nor_escapes() {
 }
 
 #[test]
-fn a_line_that_is_too_long_loses_some_of_its_detail() {
-    let scratch = Scratch::new();
-    let place = LogFile {
-        path: scratch.file(),
-        keep_days: 0,
-        max_len_bytes: u64::MAX,
+fn the_longest_line_is_whole() {
+    let quotes = "\"".repeat(5000);
+    let event = Event::new(EventKind::TrustReloadFailed)
+        .session(SessionId([0xff; 16]))
+        .peer_addr(
+            "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535"
+                .parse::<SocketAddr>()
+                .unwrap(),
+        )
+        .peer(crate::SecretKey::from_seed(&[7; 32]).public().fingerprint())
+        .peer_name(quotes.as_str())
+        .role(Role::Outlet)
+        .suite(Suite::ChaCha20Poly1305)
+        .policy(Policy::Required)
+        .stream_uid(quotes.as_str())
+        .cause(Cause::RecordAuthFailed)
+        .detail(quotes)
+        .traffic(Traffic {
+            bytes: u64::MAX,
+            records: u64::MAX,
+            duration_secs: f64::MIN_POSITIVE,
+            clean: false,
+        });
+    let entry = Entry {
+        event,
+        utc: utc_now(),
+        suppressed: Some(u64::MAX),
     };
-    let mut writer = Writer::new(place);
-    for len in [3000, 3950, 4096, 9000] {
-        let mut long = entry("");
-        // As no event can make it: quotes take two bytes, ü takes two.
-        long.detail = Some("\"ü".repeat(len / 4));
-        writer.write(&long, 0, utc_now()).unwrap();
-    }
-    let mut endless = entry("");
-    endless.peer_name = Some("x".repeat(5000));
-    assert!(writer.write(&endless, 0, utc_now()).is_err());
+    let scratch = Scratch::new();
+    let mut writer = Writer::new(place(&scratch, u64::MAX));
+    writer.write(&line(&entry), u64::MAX, utc_now()).unwrap();
     let lines = scratch.lines();
-    assert_eq!(lines.len(), 4);
-    assert!(lines.iter().all(|line| line.len() < 4096));
-    assert!(lines[3].len() > 4000);
-    assert_eq!(verify(&lines).1, []);
+    assert!((3700..4096).contains(&lines[0].len()), "{}", lines[0].len());
+    let value = &scratch.values()[0];
+    assert_eq!(value["detail"].as_str().unwrap().len(), 1024);
+    assert_eq!(value["stream_uid"].as_str().unwrap().len(), 256);
+    assert_eq!(value["suppressed"], u64::MAX);
+    assert_eq!(value["dropped"], u64::MAX);
+    assert_eq!(value.as_object().unwrap().len(), 25);
 }
 
 #[test]
@@ -264,6 +293,28 @@ fn what_cannot_be_written_is_counted_and_told_later() {
     assert_eq!(audit.dropped(), 3);
 }
 
+/// A log of one test without a time limit.
+fn place(scratch: &Scratch, max_len_bytes: u64) -> LogFile {
+    LogFile {
+        path: scratch.file(),
+        keep_days: 0,
+        max_len_bytes,
+    }
+}
+
+/// Fills the queue with ordinary lines of about a kilobyte; returns their number.
+fn fill(state: &mut AuditState) -> usize {
+    let full = line(&entry(&"x".repeat(900)));
+    let full = full.strip_suffix(b"\n").unwrap();
+    let mut lines = 0;
+    while state.queue.push(full, false, local_clock()).is_ok() {
+        lines += 1;
+        state.queued += 1;
+    }
+    assert!(lines * full.len() <= MAX_BYTES - KEPT_FOR_WARNINGS);
+    lines
+}
+
 #[test]
 fn a_full_queue_drops_and_never_waits() {
     let scratch = Scratch::new();
@@ -271,16 +322,21 @@ fn a_full_queue_drops_and_never_waits() {
     // The thread, if it is ever that fast, waits for this lock.
     let shared = audit.shared().clone();
     let mut state = shared.lock();
-    for _ in 0..MAX_QUEUE + 5 {
-        shared.queue(&mut state, entry(""), audit.place.as_ref().unwrap(), 0.0);
+    let count = fill(&mut state);
+    let late = entry(&"x".repeat(900));
+    for _ in 0..5 {
+        let place = audit.place.as_ref().unwrap();
+        shared.queue(&mut state, &late, &Line::new(&late), place, 0.0);
     }
-    assert_eq!(state.queue.len(), MAX_QUEUE);
     drop(state);
     assert_eq!(audit.dropped(), 5);
     assert!(audit.flush(SOON));
     let lines = scratch.lines();
-    assert_eq!(lines.len(), MAX_QUEUE);
-    assert_eq!(verify(&lines).0.dropped(), 5);
+    assert_eq!(lines.len(), count);
+    let (verifier, breaks) = verify(&lines);
+    assert_eq!((verifier.dropped(), breaks), (5, vec![]));
+    // 7 MiB of lines, with their places in the chain, are two or three writes; a file is full once.
+    assert!((2..6).contains(&audit.writes()), "{}", audit.writes());
 }
 
 #[test]
@@ -290,17 +346,17 @@ fn refusals_find_room_where_ordinary_lines_do_not() {
     let shared = audit.shared().clone();
     let place = audit.place.as_ref().unwrap();
     let mut state = shared.lock();
-    for _ in 0..MAX_QUEUE + 3 {
-        shared.queue(&mut state, entry(""), place, 0.0);
-    }
-    let refusal = AuditEntry::new(Event::new(EventKind::PolicyRefused), utc_now());
-    shared.queue(&mut state, refusal, place, 0.0);
+    let count = fill(&mut state);
+    let mut refusal = entry(&"x".repeat(900));
+    shared.queue(&mut state, &refusal, &Line::new(&refusal), place, 0.0);
+    refusal.event.kind = EventKind::PolicyRefused;
+    shared.queue(&mut state, &refusal, &Line::new(&refusal), place, 0.0);
     drop(state);
     assert!(audit.flush(SOON));
     let values = scratch.values();
-    assert_eq!(values.len(), MAX_QUEUE + 1);
-    assert_eq!(values[0]["dropped"], 3, "no loss is silent");
-    assert_eq!(values[MAX_QUEUE]["event"], "policy_refused");
+    assert_eq!(values.len(), count + 1);
+    assert_eq!(values[0]["dropped"], 1, "no loss is silent");
+    assert_eq!(values[count]["event"], "policy_refused");
 }
 
 #[test]
@@ -318,8 +374,8 @@ fn ordinary_lines_are_written_in_batches_and_without_anybody_asking() {
     }
     // One, unless this machine slept in between.
     let most = 1.0 + (local_clock() - start) / BATCH_SECS;
-    let batches = audit.shared().lock().batches;
-    assert!(f64::from(batches) <= most, "{batches} > {most}");
+    let writes = u32::try_from(audit.writes()).unwrap();
+    assert!(f64::from(writes) <= most, "{writes} > {most}");
     let lines = scratch.lines();
     assert_eq!(lines.len(), 100);
     assert_eq!(verify(&lines).1, []);
@@ -401,16 +457,13 @@ fn nothing_is_lost_when_the_process_exits() {
 #[test]
 fn files_rotate_by_size_and_chains_go_on() {
     let scratch = Scratch::new();
-    let place = LogFile {
-        path: scratch.file(),
-        keep_days: 0,
-        max_len_bytes: 2000,
-    };
+    let place = place(&scratch, 2000);
     let mut writers: Vec<_> = (0..3).map(|_| Writer::new(place.clone())).collect();
-    for number in 0..60 {
+    // One line at a time, and as many as fit into three files.
+    for count in [1, 1, 1, 1, 1, 25, 1, 29] {
         for writer in &mut writers {
-            let line = entry(&format!("line {number}"));
-            writer.write(&line, 0, utc_now()).unwrap();
+            let lines = line(&entry("a line of some length")).repeat(count);
+            writer.write(&lines, 0, utc_now()).unwrap();
             assert!(writer.take_trouble().is_none());
         }
     }
@@ -429,6 +482,19 @@ fn files_rotate_by_size_and_chains_go_on() {
 }
 
 #[test]
+fn a_file_without_room_takes_lines_all_the_same() {
+    let scratch = Scratch::new();
+    let mut writer = Writer::new(place(&scratch, 0));
+    assert_eq!(
+        writer
+            .write(&line(&entry("")).repeat(3), 0, utc_now())
+            .unwrap(),
+        1
+    );
+    assert_eq!(scratch.lines().len(), 3);
+}
+
+#[test]
 fn with_a_time_limit_each_day_has_its_file_and_old_ones_go() {
     let scratch = Scratch::new();
     let keep = |keep_days| LogFile {
@@ -437,7 +503,7 @@ fn with_a_time_limit_each_day_has_its_file_and_old_ones_go() {
         max_len_bytes: u64::MAX,
     };
     let day = |days: u64| utc_now() + Duration::from_secs(days * DAY_SECS);
-    let at = |days| AuditEntry::new(Event::new(EventKind::HandshakeOk), day(days));
+    let at = |days| line(&entry_at("", day(days)));
     let mut writer = Writer::new(keep(2));
     writer.write(&at(0), 0, day(0)).unwrap();
     writer.write(&at(0), 0, day(0)).unwrap();

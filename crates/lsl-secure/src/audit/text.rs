@@ -6,8 +6,22 @@ pub fn printable(text: &[u8]) -> String {
     lsl_platform::terminal::printable(text, MAX_OUTSIDE)
 }
 
+/// Makes a text safe, as [`printable`], at most `max_bytes` long.
+pub(super) fn safe(text: &str, max_bytes: usize) -> String {
+    lsl_platform::terminal::printable(text.as_bytes(), max_bytes)
+}
+
+/// Returns whether a text is safe as it is, within quotation marks of JSON too.
+pub(super) fn is_plain(text: &str) -> bool {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+    text.bytes().all(is_plain)
+}
+
 /// Longest text from outside, in bytes.
-const MAX_OUTSIDE: usize = 256;
+pub(super) const MAX_OUTSIDE: usize = 256;
+
+/// Fits our own sentences with their quotations: a key and the command that adds it.
+pub(super) const MAX_DETAIL: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -27,6 +41,7 @@ mod tests {
             let safe = printable(&text);
             prop_assert!(safe.len() <= 256);
             prop_assert!(!safe.chars().any(char::is_control));
+            prop_assert!(!is_plain(&safe) || !safe.contains(['"', '\\']));
             prop_assert_eq!(printable(safe.as_bytes()), safe, "escaped twice");
         }
     }

@@ -23,7 +23,7 @@ pub struct Verifier {
 #[derive(Debug)]
 struct LastLine {
     seq: u64,
-    hash: String,
+    hash: [u8; 64],
 }
 
 /// Fields of a line that form the chain.
@@ -99,7 +99,7 @@ impl Verifier {
                 expected: before.seq.saturating_add(1),
                 found: seq,
             }),
-            Some(before) if before.hash != prev => Err(Break::Hash { chain, seq }),
+            Some(before) if before.hash != prev.as_bytes() => Err(Break::Hash { chain, seq }),
             Some(_) => Ok(()),
         }
     }
@@ -169,7 +169,7 @@ mod tests {
                 let line = format!(
                     r#"{{"event":"handshake_ok","chain":"{chain}","seq":{seq},"prev":"{prev}"}}"#
                 );
-                *prev = hash(line.as_bytes());
+                *prev = String::from_utf8(hash(line.as_bytes()).to_vec()).unwrap();
                 lines.push(line);
             }
         }
