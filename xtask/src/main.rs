@@ -24,6 +24,7 @@ mod fuzz;
 mod hosts;
 mod instructions;
 mod interop;
+mod labs;
 mod loom;
 mod macos;
 mod models;
@@ -71,6 +72,8 @@ Usage: cargo xtask TASK
                          recordings in DIR; --all: killed 200 times)
   relay * [FILTER]       `lsl relay` between networks in namespaces: masqueraded, in a ring, cut and
                          killed 5 times, streams come and go 10 times (--all: 200 and 500 times)
+  labs [FILTER] [--update]  networks that are broken in one way each: `lsl doctor` names it, and what it
+                         prints puts it right (and keep what it saw for tests without a network)
   river * [FILTER]       `lsl relay` and River: a reader and a writer made from the specification at a real
                          Redis server, killed 3 times, tables read by pyarrow (--all: killed 20 times)
   abi *                  the C library's exports, names and headers against crates/lsl-ffi/abi
@@ -179,6 +182,8 @@ fn run() -> Result {
                 scope,
             },
         ),
+        ["labs"] => labs::run(&sh, None, update),
+        ["labs", filter] => labs::run(&sh, Some(filter), update),
         ["relay"] => relay::run(&sh, None, scope),
         ["relay", filter] => relay::run(&sh, Some(filter), scope),
         ["river"] => river::run(&sh, None, scope),

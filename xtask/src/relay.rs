@@ -43,7 +43,7 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, scope: Scope) -> Result {
 }
 
 /// The options of `unshare` with which a command may make networks; all that it starts ends with it. They are tried.
-fn enter(sh: &Shell) -> Result<[&'static str; 5]> {
+pub(crate) fn enter(sh: &Shell) -> Result<[&'static str; 5]> {
     let is_root = cmd!(sh, "id -u").quiet().read()? == "0";
     let namespaces = if is_root { "-nT" } else { "-rnT" };
     let words = [namespaces, "-p", "-f", "--mount-proc", "--kill-child"];

@@ -82,6 +82,17 @@ pub(super) const PARTS: &[Part] = &[
         run: |sh, _| relay(sh),
     },
     Part {
+        name: "labs",
+        proves: "networks broken in one way each: `lsl doctor` names it, what it prints puts it right for our streams and those of liblsl 1.18.0 and 1.17.7, and healthy ones have no finding",
+        paths: &[
+            "crates/lsl-doctor/src",
+            "crates/lsl-cli/src/commands/doctor.rs",
+            "crates/lsl-cli/src/commands/config",
+            "xtask/src/labs",
+        ],
+        run: |sh, _| quiet(crate::labs::run(sh, None, false)),
+    },
+    Part {
         name: "river",
         proves: "River's layout both ways: a relay and an ingester are killed 20 times and store each sample once",
         paths: &[

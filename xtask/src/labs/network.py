@@ -1,0 +1,154 @@
+"""Two machines on a switch: `amp` with three streams, of ours and of two real liblsl, and `rec`, where the doctor runs
+as a rule. Configuration files lie where users have them."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "relay"))
+from stage import Stage, run  # noqa: E402
+from lab import expect, now, until  # noqa: E402
+
+# Where observations are kept, if they are wanted.
+RECORDINGS = os.environ.get("LSL_STAGE_RECORDINGS")
+
+# Names of the streams of `amp`.
+STREAMS = ("Ours", "New", "Old")
+
+
+class Network(Stage):
+    def __init__(self, tools, folder, name):
+        super().__init__(tools, folder, name)
+        self.amp = self.host("amp", "10.50.0.1")
+        self.rec = self.host("rec", "10.50.0.2")
+        self.switch = self.bridges["10.50.0"]
+        self.senders = []
+        # Too much to be kept.
+        self.is_large = False
+
+    def host(self, name, *addresses):
+        machine = self.machine(name, *addresses)
+        (machine.home / "lsl_api.cfg").unlink()
+        (machine.home / "work").mkdir()
+        for number, address in enumerate(addresses):
+            last = address.rpartition(".")[2]
+            machine.ip("address", "add", f"fd{address.split('.')[1]}::{last}/64", "dev", f"e{number}", "nodad")
+        until("link-local addresses", lambda: "tentative" not in machine.ip("-6", "address"))
+        # Programs are started in a folder of their own.
+        machine.enter += ["env", "-C", str(machine.home / "work")]
+        return machine
+
+    def without_ipv6(self):
+        for machine in (self.amp, self.rec):
+            run(*machine.enter, "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/e0/disable_ipv6")
+
+    def environment(self, machine=""):
+        env = super().environment(machine)
+        del env["LSLAPICFG"]
+        env["PATH"] = f"{Path(self.tools.lsl).parent}:{env['PATH']}"
+        return env
+
+    def set_up(self, machine, text, place="lsl_api/lsl_api.cfg"):
+        """A file in the home of a machine."""
+        path = machine.home / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def streams(self, machine=None, names=STREAMS):
+        """Starts the senders and waits until they offer their streams."""
+        machine = machine or self.amp
+        libraries = {"Old": ("1.17", os.environ["LSL_STAGE_OLDER"]), "New": ("1.18", None)}
+        for name in names:
+            if name == "Ours":
+                program = machine.start("gen", "--name", name, "--rate", "50", "--channels", "1")
+                until(name, lambda: "Ctrl-C" in program.stderr() or not program.is_running())
+            else:
+                program = self.foreign(machine, name, 1, *libraries[name])
+            expect(program.is_running(), program)
+            self.senders.append(program)
+
+    def foreign(self, machine, name, count, expected, library):
+        env = self.environment(machine.name)
+        env["LSL_STAGE_EXPECT"] = expected
+        if library:
+            env["PYLSL_LIB"] = library
+        words = [*machine.enter, self.tools.pylsl, str(HERE / "sender.py"), name, str(count)]
+        program = self.spawn(words, env)
+        until(name, lambda: program.lines or not program.is_running())
+        return program
+
+    def again(self):
+        """Starts the senders again."""
+        for program in self.senders:
+            program.end()
+        self.senders.clear()
+        self.streams()
+
+    def doctor(self, machine, *words, status, expected=()):
+        """What the doctor says: its object. It is kept for tests that have no network."""
+        start = now()
+        program = machine.run("doctor", "--json", *words, status=status)
+        took = now() - start
+        expect(took < 30.0, f"{took:.1f} s:", program)
+        report = json.loads(program.stdout())
+        if RECORDINGS and not self.is_large:
+            text = json.dumps({"findings": expected, "observations": report["observations"]})
+            path = Path(RECORDINGS) / f"{self.folder.name}-{machine.name}.json"
+            path.write_text(text.replace(str(self.folder), "/lab") + "\n")
+        return report
+
+    def diagnosed(self, machine, finding, *words):
+        """Has the doctor name this and nothing else."""
+        report = self.doctor(machine, *words, status=1, expected=[finding])
+        found = [each["id"] for each in report["findings"]]
+        seen = json.dumps(report["observations"], indent=1)
+        expect(found == [finding], f"{found}, not {finding}; notes {report['notes']}:", seen)
+        return report["findings"][0]
+
+    def type_in(self, machine, finding):
+        """Types what the doctor printed."""
+        commands = [command for remedy in finding["remedies"] for command in remedy["run"]]
+        expect(commands, "nothing to type:", finding)
+        for command in commands:
+            program = self.spawn([*machine.enter, "sh", "-c", command], self.environment(machine.name))
+            program.ends(0)
+
+    def all_there(self, names=STREAMS):
+        """All streams of `amp` are found and read at `rec`."""
+        found = set()
+        deadline = now() + 20.0
+        while found != set(names):
+            program = self.rec.start("list", "--json")
+            program.wait()
+            found = {stream["name"] for stream in json.loads(program.stdout())}
+            expect(now() < deadline, f"{sorted(found)}:", program)
+        for name in names[:3]:
+            self.rec.run("recv", name, "--count", "3")
+
+    def none_there(self):
+        """Nothing is found at `rec`; what is said of it."""
+        return self.rec.run("list", status=3).stderr()
+
+    def cures(self, finding, *words, machine=None):
+        """The doctor names this, and what it prints puts it right."""
+        self.none_there()
+        machine = machine or self.rec
+        found = self.diagnosed(machine, finding, *words)
+        self.type_in(machine, found)
+        self.all_there()
+
+    def swallow(self, rules):
+        """Makes the switch drop frames. Rules are those of nftables' bridges."""
+        ports = json.loads(run("ip", "-json", "link", "show", "master", self.switch))
+        names = ", ".join(port["ifname"] for port in ports)
+        text = f"table bridge lab{self.switch} {{ chain pass {{ type filter hook forward priority 0; "
+        text += "".join(f"iifname {{ {names} }} {rule}; " for rule in rules) + "}; }"
+        run("nft", "-f", "-", text=text)
+
+    def swallow_groups(self):
+        """Makes it carry no questions to groups and broadcast; neighbours still find each other."""
+        v4 = ("224.0.0.0/4", "255.255.255.255", "10.50.0.255")
+        self.swallow([f"ip daddr {to} drop" for to in v4] + ["ip6 daddr ff00::/8 udp dport 16571 drop"])

@@ -1,0 +1,17 @@
+"""Offers a stream with pylsl until it is ended: `sender.py NAME COUNT`, on the library that PYLSL_LIB names."""
+
+import os
+import sys
+import time
+
+import pylsl
+
+name, count = sys.argv[1], int(sys.argv[2])
+assert os.environ["LSL_STAGE_EXPECT"] in pylsl.library_info(), pylsl.library_info()
+names = [name] if count == 1 else [f"{name}{number}" for number in range(count)]
+outlets = [pylsl.StreamOutlet(pylsl.StreamInfo(each, "EEG", 1, 50.0, "float32", each)) for each in names]
+print("ready", flush=True)
+while True:
+    for outlet in outlets:
+        outlet.push_sample([1.0])
+    time.sleep(0.02)
