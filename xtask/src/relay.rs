@@ -1,5 +1,5 @@
 //! The stage for `lsl relay`: machines in network namespaces with clocks of their own, routers that masquerade,
-//! programs on real liblsl and on ours. Spec: relay §14, tests 1 to 4, 6 and 10.
+//! programs on real liblsl and on ours. Spec: relay §14, tests 1 to 4, 6, 10 and 11.
 //!
 //! What happens stands in `relay/*.py`; here is what it needs.
 

@@ -1,5 +1,5 @@
 """Proofs that `lsl relay` joins networks: `relay.py FOLDER [SCENE]`, run by `cargo xtask relay` in a
-network of its own. Spec: relay §14, tests 1 to 4, 6 and 10."""
+network of its own. Spec: relay §14, tests 1 to 4, 6, 10 and 11."""
 
 import sys
 import traceback
@@ -20,6 +20,7 @@ SCENES = {
     "ring": lambda stage: cut.ring(stage, 4),
     "spare": cut.spare,
     "kept": past.kept,
+    "full": past.full,
 }
 
 # They mostly wait.
