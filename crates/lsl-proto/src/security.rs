@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use lsl_secure::audit::{Event, EventKind, Traffic, printable};
+use lsl_secure::audit::{Event, EventKind, Span, Traffic, printable};
 use lsl_secure::policy::{Way, not_secure_text};
 use lsl_secure::{
     Cause, Descriptor, Error, Fingerprint, Policy, PublicKey, Role, SessionInfo, Totals,
@@ -21,18 +21,26 @@ pub struct SessionEvents {
     role: Role,
     peer: SocketAddr,
     stream_uid: String,
+    span: Span,
     /// Kept, as it is the costliest part of an event; made for the first.
     fingerprint: OnceLock<Fingerprint>,
 }
 
 impl SessionEvents {
-    /// `role` is ours, `peer` the address of the other side.
-    pub fn new(info: Arc<SessionInfo>, role: Role, peer: SocketAddr, stream_uid: String) -> Self {
+    /// `role` is ours, `peer` the address of the other side, `span` the tree of the connection.
+    pub fn new(
+        info: Arc<SessionInfo>,
+        role: Role,
+        peer: SocketAddr,
+        stream_uid: String,
+        span: Span,
+    ) -> Self {
         Self {
             info,
             role,
             peer,
             stream_uid,
+            span,
             fingerprint: OnceLock::new(),
         }
     }
@@ -55,6 +63,7 @@ impl SessionEvents {
     /// Builds an event of this session.
     pub fn event(&self, kind: EventKind) -> Event {
         Event::new(kind)
+            .span(self.span)
             .session(self.info.id)
             .peer_addr(self.peer)
             .peer(

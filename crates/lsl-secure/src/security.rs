@@ -560,6 +560,7 @@ impl Security {
     fn revoke(&self, ended: live::Ended) {
         let session = ended.session;
         let mut event = Event::new(EventKind::Revoked)
+            .span(session.span)
             .peer(session.peer.fingerprint())
             .peer_addr(SocketAddr::new(session.remote, 0))
             .role(match session.role {

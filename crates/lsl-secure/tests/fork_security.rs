@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use lsl_secure::audit::Span;
 use lsl_secure::trust::{Peer, TrustList, TrustedRole};
 use lsl_secure::{
     Cause, Descriptor, PublicKey, Role, SecretKey, Security, SessionEntry, files, keyfile,
@@ -68,6 +69,7 @@ fn session(seed: u8) -> SessionEntry {
             uid: b"uid".to_vec(),
             ..Descriptor::default()
         },
+        span: Span::begin(),
     }
 }
 

@@ -11,7 +11,7 @@ use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
 use lsl_proto::inlet::Exchange;
 use lsl_proto::security::{ExpectedIdentity, Findings, Mismatch, connection_event, way_after};
-use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::audit::{Event, EventKind, Span};
 use lsl_secure::connection::{self, Answer, Question};
 use lsl_secure::policy::Way;
 use lsl_secure::{
@@ -177,6 +177,8 @@ pub(crate) async fn secure(
             is_relay,
             ..Findings::default()
         },
+        span: Span::begin(),
+        begun: local_clock(),
         accepted: None,
     };
     let failure = match judge.connect(stream, local, exchange).await {
@@ -186,7 +188,7 @@ pub(crate) async fn secure(
         }
         Err(error) => error,
     };
-    Err(target.refused(security, peer, &failure, &judge.found))
+    Err(judge.refused(&failure))
 }
 
 /// Answers what a handshake asks, and keeps what it showed.
@@ -196,6 +198,8 @@ struct Judge<'a> {
     peer: SocketAddr,
     own_address: SocketAddr,
     found: Findings,
+    span: Span,
+    begun: f64,
     /// What the session needs, and what the outlet said of its stream.
     accepted: Option<(Registration, Descriptor)>,
 }
@@ -310,6 +314,7 @@ impl Judge<'_> {
             remote,
             local,
             stream,
+            span: self.span,
         };
         let ending = Arc::new(Ending::default());
         let to_end = Arc::clone(&ending);
@@ -319,6 +324,8 @@ impl Judge<'_> {
             peers: Arc::clone(self.target.peers),
             ending,
             peer: self.peer,
+            span: self.span,
+            begun: self.begun,
         })
     }
 
@@ -340,6 +347,7 @@ impl Judge<'_> {
         peers.accepted();
         if let Some(before) = before {
             let event = event(EventKind::PeerChanged, security, self.target.info, peer)
+                .span(self.span)
                 .session(info.id)
                 .peer(info.peer.fingerprint())
                 .peer_name(info.peer_name.as_str())
@@ -348,18 +356,18 @@ impl Judge<'_> {
         }
         Ok(())
     }
-}
 
-impl Target<'_> {
     /// Puts a failed handshake into words: for the audit log, for people, and for the next try.
-    fn refused(
-        &self,
-        security: &Security,
-        peer: SocketAddr,
-        error: &lsl_secure::Error,
-        found: &Findings,
-    ) -> Error {
-        let event = found.failure(self.info, peer, security.policy(), error);
+    fn refused(&self, error: &lsl_secure::Error) -> Error {
+        let Self {
+            security,
+            target,
+            peer,
+            found,
+            ..
+        } = self;
+        let event = found.failure(target.info, *peer, security.policy(), error);
+        let event = event.span(self.span).took_since(self.begun, local_clock());
         if found.mismatch == Some(Mismatch::Outlet) {
             let event = event.detail("another outlet (uid) is at this address");
             security.audit().record(event);
@@ -367,12 +375,12 @@ impl Target<'_> {
             return Error::Protocol("another outlet is at this address".into());
         }
         let not_trusted = |key: &PublicKey| security.not_trusted_text(key);
-        let text = found.text(self.info, peer, error, pins(security), not_trusted);
+        let text = found.text(target.info, *peer, error, pins(security), not_trusted);
         security.audit().record(event.detail(text.as_str()));
         if is_cut(error) {
-            self.peers.cut(error.cause(), &text);
+            target.peers.cut(error.cause(), &text);
         } else {
-            self.peers.failed(error.cause(), &text);
+            target.peers.failed(error.cause(), &text);
         }
         Error::Security(text)
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::security::SessionEvents;
-use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::audit::{Event, EventKind, Span};
 use lsl_secure::{
     Cause, Descriptor, Role, Security, SessionGuard, SessionInfo, TimeKeys, TimeProber, Totals,
 };
@@ -40,6 +40,9 @@ pub(crate) struct Registration {
     /// Keeps the session registered until it is dropped.
     pub(crate) guard: SessionGuard,
     pub(crate) peer: SocketAddr,
+    /// Tree of the connection's events, and when it began.
+    pub(crate) span: Span,
+    pub(crate) begun: f64,
 }
 
 impl InletSession {
@@ -52,7 +55,13 @@ impl InletSession {
     ) -> Self {
         let uid = String::from_utf8_lossy(&descriptor.uid).into_owned();
         Self {
-            events: SessionEvents::new(info, Role::Inlet, registration.peer, uid),
+            events: SessionEvents::new(
+                info,
+                Role::Inlet,
+                registration.peer,
+                uid,
+                registration.span,
+            ),
             descriptor,
             registration,
             pings: Arc::default(),
@@ -77,7 +86,10 @@ impl InletSession {
 
     /// Audits the success of the handshake.
     pub(crate) fn begun(&self) {
-        self.record(EventKind::HandshakeOk, |kind| self.events.event(kind));
+        self.record(EventKind::HandshakeOk, |kind| {
+            let event = self.events.event(kind);
+            event.took_since(self.registration.begun, local_clock())
+        });
     }
 
     /// Audits the end; `totals` are those of both directions.

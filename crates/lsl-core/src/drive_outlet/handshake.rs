@@ -11,7 +11,7 @@ use lsl_platform::fork::PerProcess;
 use lsl_proto::outlet::connection::{self as proto, Stage};
 use lsl_proto::security::{SessionEvents, failure_kind};
 use lsl_secure::admission::{Admission, Arrival, Ticket, Turn};
-use lsl_secure::audit::EventKind;
+use lsl_secure::audit::{EventKind, Span};
 use lsl_secure::connection::{self as secure, Answer, Question};
 use lsl_secure::policy::{REFUSAL_501, REFUSAL_503};
 use lsl_secure::{Cause, Descriptor, Local, PublicKey, Role, Security, SessionEntry};
@@ -48,27 +48,28 @@ pub(crate) async fn serve(
         let connection = Connection::new(stream, peer, machine, None);
         return Box::pin(acceptor.answer(connection)).await;
     };
+    let span = Span::begin();
     let Some(pending) = PendingHandshake::arrive(&identity.security, peer.ip()) else {
         let event = (identity.event(EventKind::LimitsHit, peer)).cause(Cause::Busy);
-        identity.audit(event.detail("connections of one source"));
+        identity.audit(event.detail("connections of one source").span(span));
         refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
     let first = first_bytes(&mut stream, &mut machine);
     let Either::First(decided) = select2(first, pending.evicted()).await else {
         refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
-        return Err(evicted(peer, identity));
+        return Err(evicted((peer, span), identity));
     };
     decided?;
     // On the heap: a connection that says nothing should cost next to nothing.
     if machine.stage() == Stage::Hello {
-        return Box::pin(secure(stream, peer, acceptor, local, pending)).await;
+        return Box::pin(secure(stream, (peer, span), acceptor, local, pending)).await;
     }
     let connection = Connection::new(stream, peer, machine, None);
     let answered = Box::pin(acceptor.answer(connection));
     match select2(answered, pending.evicted()).await {
         Either::First(answered) => answered,
-        Either::Second(()) => Err(evicted(peer, identity)),
+        Either::Second(()) => Err(evicted((peer, span), identity)),
     }
 }
 
@@ -83,7 +84,7 @@ async fn first_bytes(stream: &mut ByteStream, machine: &mut proto::Connection) -
 /// Handshakes, and answers the request inside the session.
 async fn secure(
     mut stream: ByteStream,
-    peer: SocketAddr,
+    (peer, span): (SocketAddr, Span),
     acceptor: &impl Accept,
     local: Arc<Local>,
     pending: PendingHandshake,
@@ -112,7 +113,7 @@ async fn secure(
         Either::First(Ok(())) => {}
         Either::First(Err(error)) => {
             drop(pending);
-            audit_failure(peer, identity, asked, &error);
+            audit_failure((peer, span), identity, (asked, now), &error);
             refusal::refuse(&mut stream, peer.ip(), b"").await;
             return Err(Error::Security(error.to_string()));
         }
@@ -122,7 +123,7 @@ async fn secure(
             } else {
                 refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
             }
-            return Err(evicted(peer, identity));
+            return Err(evicted((peer, span), identity));
         }
     }
     pending.succeeded();
@@ -135,12 +136,12 @@ async fn secure(
     let clock =
         (!identity.is_port).then(|| clocks.register(time.into_responder(), identity.clock.clone()));
     let uid = identity.info.uid().into_owned();
-    let events = SessionEvents::new(info, Role::Outlet, peer, uid);
+    let events = SessionEvents::new(info, Role::Outlet, peer, uid, span);
     let session = Session::new(events, &identity.security, clock);
     let machine = identity.expecting(machine);
     let mut connection = Connection::new(stream, peer, machine, Some(Box::new(session)));
     connection.begun = now;
-    if let Err(cause) = register(connection.link(), identity, here.ip()) {
+    if let Err(cause) = register(connection.link(), identity, here.ip(), (span, now)) {
         connection.link().end_session(cause);
         connection.close().await;
         return Err(Error::Security(cause.name().to_owned()));
@@ -149,12 +150,20 @@ async fn secure(
 }
 
 /// Registers a session: it ends when its peer is no longer trusted.
-fn register(link: &Arc<Link>, identity: &Identity, local: IpAddr) -> Result<(), Cause> {
+fn register(
+    link: &Arc<Link>,
+    identity: &Identity,
+    local: IpAddr,
+    (span, begun): (Span, f64),
+) -> Result<(), Cause> {
     let (security, session) = (&identity.security, link.session().ok_or(Cause::Internal)?);
     let policy = security.policy();
     let audit = security.audit();
     audit.record_with(EventKind::HandshakeOk, |kind| {
-        session.event(kind).policy(policy)
+        session
+            .event(kind)
+            .policy(policy)
+            .took_since(begun, local_clock())
     });
     let live = SessionEntry {
         peer: session.peer(),
@@ -162,6 +171,7 @@ fn register(link: &Arc<Link>, identity: &Identity, local: IpAddr) -> Result<(), 
         remote: link.peer.ip(),
         local,
         stream: (*identity.descriptor).clone(),
+        span,
     };
     let watched = Arc::downgrade(link);
     let end = move |cause| {
@@ -339,22 +349,24 @@ fn waiting() -> &'static Mutex<Waiting> {
     WAITING.get()
 }
 
-fn evicted(peer: SocketAddr, identity: &Identity) -> Error {
+fn evicted((peer, span): (SocketAddr, Span), identity: &Identity) -> Error {
     let event = (identity.event(EventKind::LimitsHit, peer)).cause(Cause::Busy);
-    identity.audit(event.detail("connections before authentication"));
+    identity.audit(event.detail("connections before authentication").span(span));
     Error::Protocol("given up in favour of another connection".into())
 }
 
 fn audit_failure(
-    peer: SocketAddr,
+    (peer, span): (SocketAddr, Span),
     identity: &Identity,
-    asked: Option<PublicKey>,
+    (asked, begun): (Option<PublicKey>, f64),
     error: &lsl_secure::Error,
 ) {
     let cause = error.cause();
     let kind = failure_kind(Role::Outlet, error, asked.is_some());
     let mut event = identity
         .event(kind, peer)
+        .span(span)
+        .took_since(begun, local_clock())
         .cause(cause)
         .detail(error.to_string());
     if let Some(key) = asked {

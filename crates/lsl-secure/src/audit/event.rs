@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::span::Span;
 use crate::{Cause, Fingerprint, Policy, Role, SessionId, Suite};
 
 /// Makes [`Event`] of its optional fields, with a setter for each.
@@ -40,6 +41,8 @@ macro_rules! event_fields {
 }
 
 event_fields! {
+    /// Sets the tree that the event belongs to.
+    span: Span,
     /// Sets the session that the event belongs to.
     session: SessionId,
     /// Sets the remote address of the peer.
@@ -60,6 +63,8 @@ event_fields! {
     cause: Cause,
     /// Sets the explanation in words; cut to 1024 bytes.
     detail: String,
+    /// Sets how long the operation took that ends with the event.
+    took: Duration,
     /// Sets the sums of a closed session.
     traffic: Traffic,
 }
@@ -183,6 +188,12 @@ pub(super) struct Entry {
 }
 
 impl Event {
+    /// Sets how long the operation took that ends with the event: since `begun`, both in seconds.
+    #[must_use]
+    pub fn took_since(self, begun: f64, now: f64) -> Self {
+        self.took(Duration::try_from_secs_f64(now - begun).unwrap_or_default())
+    }
+
     /// Version of the protocol, if there is a session.
     pub(super) fn version(&self) -> Option<u8> {
         (self.session.is_some() || self.suite.is_some()).then_some(VERSION)

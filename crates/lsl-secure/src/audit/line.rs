@@ -10,6 +10,7 @@ use base64ct::{Base64Unpadded, Encoding as _};
 use lsl_platform::calendar::rfc3339_nanos;
 
 use super::event::{Entry, role_name};
+use super::span::Span;
 use super::text::{MAX_DETAIL, MAX_OUTSIDE, is_plain, safe};
 
 /// The beginning of a line: `{"ts":"…","event":"…"`, and the fields of the event.
@@ -25,6 +26,10 @@ impl Line {
         line.put(&rfc3339_nanos(entry.utc));
         line.put(b"\"");
         line.word("event", Some(event.kind.name()));
+        let span = event.span.and_then(Span::name);
+        line.field("span", span, |line, name| {
+            line.quoted(|line| line.hex(&name));
+        });
         line.field("sid", event.session.as_ref(), |line, id| {
             line.quoted(|line| line.hex(&id.0));
         });
@@ -50,6 +55,9 @@ impl Line {
         // Beside `code`, because two causes may share one.
         line.word("cause", event.cause.map(crate::Cause::name));
         line.text("detail", event.detail.as_deref(), MAX_DETAIL);
+        let took = event.took.map(|took| took.as_micros());
+        let took = took.map(|took| u64::try_from(took).unwrap_or(u64::MAX));
+        line.number("took_us", took);
         if let Some(traffic) = event.traffic {
             line.number("bytes", Some(traffic.bytes));
             line.number("records", Some(traffic.records));

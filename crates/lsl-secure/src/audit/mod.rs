@@ -16,6 +16,7 @@ mod file;
 mod limit;
 mod line;
 mod queue;
+mod span;
 mod text;
 mod verify;
 
@@ -31,6 +32,7 @@ use tracing::Level;
 
 pub use self::event::{Event, EventKind, Traffic};
 pub use self::file::rotated;
+pub use self::span::Span;
 pub use self::text::printable;
 pub use self::verify::{Break, Verifier};
 

@@ -99,6 +99,8 @@ fn a_line_has_the_fields_of_its_event_and_no_others() {
     let audit = Audit::open(&scratch.file(), 0).unwrap();
     audit.record(
         Event::new(EventKind::SessionClosed)
+            .span(Span::begin())
+            .took(Duration::from_millis(2))
             .session(SessionId([0xab; 16]))
             .peer_addr("10.1.2.3:16572".parse::<SocketAddr>().unwrap())
             .peer_name("eeg-amp-1")
@@ -121,8 +123,9 @@ fn a_line_has_the_fields_of_its_event_and_no_others() {
     let values = scratch.values();
     let chain = values[0]["chain"].as_str().unwrap();
     assert_eq!(chain.len(), 16);
+    assert_eq!(values[0]["span"].as_str().unwrap().len(), 32);
     let expected = serde_json::json!({
-        "ts": values[0]["ts"], "event": "session_closed", "pid": std::process::id(),
+        "ts": values[0]["ts"], "event": "session_closed", "span": values[0]["span"], "took_us": 2000, "pid": std::process::id(),
         "chain": chain, "seq": 0, "prev": "",
         "sid": "ab".repeat(16), "peer_addr": "10.1.2.3:16572", "peer_name": "eeg-amp-1",
         "role": "inlet", "suite": "AES-256-GCM", "version": 1, "policy": "required",
@@ -179,6 +182,8 @@ fn hostile_text_makes_neither_lines_nor_escapes() {
 fn the_longest_line_is_whole() {
     let quotes = "\"".repeat(5000);
     let event = Event::new(EventKind::TrustReloadFailed)
+        .span(Span::begin())
+        .took(Duration::MAX)
         .session(SessionId([0xff; 16]))
         .peer_addr(
             "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535"
@@ -214,7 +219,7 @@ fn the_longest_line_is_whole() {
     assert_eq!(value["stream_uid"].as_str().unwrap().len(), 256);
     assert_eq!(value["suppressed"], u64::MAX);
     assert_eq!(value["dropped"], u64::MAX);
-    assert_eq!(value.as_object().unwrap().len(), 25);
+    assert_eq!(value.as_object().unwrap().len(), 27);
 }
 
 #[test]

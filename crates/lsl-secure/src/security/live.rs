@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use lsl_platform::fork::Generation;
 
 use super::{Security, lock};
+use crate::audit::Span;
 use crate::trust::TrustList;
 use crate::{Cause, Descriptor, PublicKey, Role};
 
@@ -25,6 +26,8 @@ pub struct SessionEntry {
     pub local: IpAddr,
     /// Description of the stream that the session carries.
     pub stream: Descriptor,
+    /// Tree of the connection's events.
+    pub span: Span,
 }
 
 /// Keeps a session registered until dropped.

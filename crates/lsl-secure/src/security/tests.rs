@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::time::Duration;
 
 use super::*;
+use crate::audit::Span;
 use crate::files;
 use crate::files::scratch::{Scratch, says};
 use crate::keyfile;
@@ -164,6 +165,7 @@ fn live(seed: u8, role: Role, remote: &str) -> SessionEntry {
             uid: b"uid".to_vec(),
             ..Descriptor::default()
         },
+        span: Span::begin(),
     }
 }
 

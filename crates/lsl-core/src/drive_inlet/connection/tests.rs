@@ -7,6 +7,7 @@ use lsl_proto::inlet::{Feed, FeedDecoder, FeedOptions};
 use lsl_proto::outlet::request::OutletOptions;
 use lsl_proto::outlet::retention::Retain;
 use lsl_proto::outlet::{Pushthrough, Stamps};
+use lsl_secure::audit::Span;
 use lsl_secure::config::Settings;
 use lsl_secure::connection::Question;
 use lsl_secure::trust::TrustList;
@@ -82,6 +83,7 @@ async fn pair() -> (Connection, ByteStream, Handshake) {
         remote: address.ip(),
         local: address.ip(),
         stream: descriptor(),
+        span: Span::begin(),
     };
     let ending = Arc::new(Ending::default());
     let registration = Registration {
@@ -90,6 +92,8 @@ async fn pair() -> (Connection, ByteStream, Handshake) {
         peers: Arc::default(),
         ending,
         peer: address,
+        span: Span::begin(),
+        begun: 0.0,
     };
     connection.begin_session(info, descriptor(), registration);
     let (stream, outlet) = outlet.await.unwrap();

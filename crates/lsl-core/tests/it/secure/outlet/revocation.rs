@@ -1,11 +1,13 @@
 //! Who is no longer trusted is gone within seconds, and does not come back.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
 use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
 use lsl_core::secure::{Cause, Error, keyfile};
 use lsl_platform::files::set_mode;
+use serde_json::Value;
 
 use super::reader::{Reader, feed_request};
 use super::time::{Clock, answered};
@@ -65,7 +67,22 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
         Err(Error::Alert { cause, .. }) => assert_eq!(cause, Cause::NotAuthorised),
         other => panic!("{other:?}"),
     }
-    amp.await_audit("revoked", |_| true);
+    let revoked = amp.await_audit("revoked", |_| true);
+    // All events of a connection are one tree, of another one another.
+    let begun = amp.await_audit("handshake_ok", |event| event["span"] == revoked["span"]);
+    assert!(begun["took_us"].is_u64(), "{begun}");
+    let is_same = |event: &Value| event["sid"] == begun["sid"];
+    let closed = amp.await_audit("session_closed", is_same);
+    assert_eq!(closed["span"], begun["span"]);
+    let begun = amp.audited("handshake_ok");
+    let spans: HashSet<_> = begun
+        .iter()
+        .map(|event| event["span"].as_str().unwrap())
+        .collect();
+    assert_eq!((begun.len(), spans.len()), (3, 3));
+    let refused = amp.await_audit("policy_refused", |event| event["span"].is_string());
+    assert!(!spans.contains(refused["span"].as_str().unwrap()));
+    assert!(refused["took_us"].is_u64(), "{refused}");
     lab::until("one reader is left", || outlet.consumers().len() == 1);
     outlet.push_at(&[1.0_f32, 2.0, 3.0], 4.5).unwrap();
     assert_eq!(staying.sample(), Some((4.5, [1.0, 2.0, 3.0])));
