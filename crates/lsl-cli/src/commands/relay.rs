@@ -277,7 +277,11 @@ fn engine_text(config: &EngineConfig, error: &EngineError) -> String {
     let text = error
         .text
         .replace("the user may", &format!("user {user} may"));
-    format!("Redis at {}: {text}", config.address)
+    format!(
+        "{} at {}: {text}",
+        config.address.scheme.name(),
+        config.address
+    )
 }
 
 fn tell_manager(state: ServiceState) {

@@ -2,9 +2,30 @@
 
 use std::fmt;
 
-/// Address of a Redis or Valkey server.
+/// What a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// Redis or Valkey.
+    Redis,
+    /// NATS.
+    Nats,
+}
+
+impl Scheme {
+    /// Returns the name of such servers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Redis => "Redis",
+            Self::Nats => "NATS",
+        }
+    }
+}
+
+/// Address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
+    /// What it speaks.
+    pub scheme: Scheme,
     /// Whether TLS is spoken.
     pub is_secure: bool,
     /// Name or address of the machine.
@@ -16,21 +37,22 @@ pub struct Address {
 }
 
 impl Address {
-    /// Parses `redis://HOST[:PORT][/DATABASE]`, or `rediss://` for TLS.
+    /// Parses `redis://HOST[:PORT][/DATABASE]`, `rediss://` for TLS, or `nats://HOST[:PORT]`, `tls://` for TLS.
     ///
     /// # Errors
     /// A text that says what is expected.
     pub fn parse(url: &str) -> Result<Self, String> {
         let wrong = || {
-            "url is redis://HOST[:PORT][/DATABASE], or rediss:// for TLS; name and password go into user and \
-             password_file"
+            "url is redis://HOST[:PORT][/DATABASE], or rediss:// for TLS, or nats://HOST[:PORT] or tls:// for NATS; \
+             name and password go into user and password_file"
                 .to_owned()
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
-        let is_secure = match scheme {
-            "redis" => false,
-            "rediss" => true,
-            "nats" | "tls" => return Err("this version has no NATS JetStream".to_owned()),
+        let (kind, is_secure) = match scheme {
+            "redis" => (Scheme::Redis, false),
+            "rediss" => (Scheme::Redis, true),
+            "nats" | "tls" if cfg!(feature = "nats") => (Scheme::Nats, scheme == "tls"),
+            "nats" | "tls" => return Err(NO_NATS.to_owned()),
             _ => return Err(wrong()),
         };
         let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
@@ -40,10 +62,14 @@ impl Address {
         };
         let port = match port.strip_prefix(':') {
             Some(port) => port.parse().ok().filter(|it| *it != 0),
-            None => port.is_empty().then_some(DEFAULT_PORT),
+            None => port.is_empty().then_some(match kind {
+                Scheme::Redis => 6379,
+                Scheme::Nats => 4222,
+            }),
         };
         let database = match database {
             "" => Some(0),
+            _ if kind == Scheme::Nats => None,
             number => number.parse().ok(),
         };
         let is_host = |it: char| it.is_ascii_alphanumeric() || "-._:%".contains(it);
@@ -51,6 +77,7 @@ impl Address {
             return Err(wrong());
         }
         Ok(Self {
+            scheme: kind,
             is_secure,
             host: host.to_owned(),
             port: port.ok_or_else(wrong)?,
@@ -67,7 +94,8 @@ impl fmt::Display for Address {
     }
 }
 
-const DEFAULT_PORT: u16 = 6379;
+const NO_NATS: &str = "this lsl is built without NATS; from the sources: cargo install --locked --path \
+                       crates/lsl-cli --features nats";
 
 #[cfg(test)]
 mod tests {
@@ -101,9 +129,16 @@ mod tests {
             "redis://lsl:secret@a",
             "redis://[::1",
             "redis://[::1]x",
-            "nats://a",
+            "nats://a/1",
+            "tls://lsl:secret@a",
         ] {
             assert!(shown(wrong).is_err(), "{wrong}");
+        }
+        let nats = (shown("nats://a"), shown("tls://a:1"));
+        if cfg!(feature = "nats") {
+            assert_eq!(nats, (is("a:4222", false, 0, "a"), is("a:1", true, 0, "a")));
+        } else {
+            assert!(nats.0.unwrap_err().contains("--features nats"));
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod address;
 mod error;
+pub mod jetstream;
 pub mod packed;
 pub mod resp;
 pub mod river;
@@ -16,7 +17,7 @@ use lsl_proto::StreamInfo;
 use lsl_proto::outlet::frames::Frames;
 use lsl_proto::wire::sequence::Generation;
 
-pub use address::Address;
+pub use address::{Address, Scheme};
 pub use error::{EngineError, ErrorKind, Result};
 
 /// A stream as an engine knows it.

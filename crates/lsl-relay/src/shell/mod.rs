@@ -39,6 +39,8 @@ use crate::book::{Book, FaceId};
 use crate::config::Config;
 use crate::id::RelayId;
 use crate::link::Links;
+#[cfg(feature = "nats")]
+pub use engine::nats_engine;
 pub use engine::{RiverClient, RiverSample, RiverStream, check_engine};
 pub use visit::{Linked, Visit, VisitError};
 

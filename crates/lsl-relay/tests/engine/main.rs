@@ -1,5 +1,6 @@
-//! A relay that stores a stream in real servers of Redis and Valkey, which fail: each sample is there once. A kind of
-//! server that is not on the machine makes tests ignored, with the reason printed. Spec: relay §12.1, §14 test 12.
+//! A relay that stores a stream in real servers of Redis, Valkey and, by the feature, NATS, which fail: each sample is
+//! there once. A kind of server that is not on the machine makes tests ignored, with the reason printed. Spec: relay
+//! §12.1, §12.3, §14 tests 12 and 17.
 #![expect(clippy::print_stdout, reason = "a test runner talks to its user")]
 #![expect(
     clippy::unwrap_used,
@@ -7,6 +8,12 @@
 )]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "nats")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tests wait for engines, which are async"
+)]
+mod nats;
 mod proxy;
 mod river;
 mod server;
@@ -15,7 +22,7 @@ mod tests;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -57,23 +64,70 @@ fn main() -> ExitCode {
             trials.push(trial.with_ignored_flag(is_missing));
         }
     }
+    #[cfg(feature = "nats")]
+    for (name, program) in nats::kinds() {
+        if let Err(reason) = &program {
+            println!("engine: ignored on {name}: {reason}");
+        }
+        for (test, run) in nats::ALL {
+            let program = program.clone();
+            let is_missing = program.is_err() || *test == "tls" && !has_openssl();
+            let trial = Trial::test(format!("{name}/{test}"), move || {
+                run(&program?);
+                Ok(())
+            });
+            trials.push(trial.with_ignored_flag(is_missing));
+        }
+    }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// Whether TLS can be tested: the server has it, and somebody makes certificates.
 fn has_tls(kind: Option<&Kind>) -> bool {
-    let openssl = std::process::Command::new("openssl")
-        .arg("version")
-        .output();
     let refuses = |kind: &Kind| {
-        let mut asked = std::process::Command::new(&kind.program);
+        let mut asked = Command::new(&kind.program);
         let asked = asked
             .args(["--port", "0", "--tls-port", "1"])
             .output()
             .unwrap();
         String::from_utf8_lossy(&asked.stdout).contains("Missing implement")
     };
-    openssl.is_ok() && kind.is_some_and(|kind| !refuses(kind))
+    has_openssl() && kind.is_some_and(|kind| !refuses(kind))
+}
+
+fn has_openssl() -> bool {
+    let openssl = Command::new("openssl").arg("version").output();
+    openssl.is_ok()
+}
+
+/// Makes the files of a certificate for this machine, its key, and the certificate of who signed it.
+fn certificates(folder: &Path) -> [String; 3] {
+    std::fs::create_dir_all(folder).unwrap();
+    let openssl = |line: &str| {
+        let done = Command::new("openssl")
+            .args(line.split(' '))
+            .current_dir(folder)
+            .output();
+        let done = done.unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+    };
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
+    openssl(&format!(
+        "req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=lsl-test-ca"
+    ));
+    openssl(&format!(
+        "req {key} -keyout own.key -out own.csr -subj /CN=localhost"
+    ));
+    let names = "subjectAltName=DNS:localhost,IP:127.0.0.1\n";
+    write(folder, "names", names);
+    openssl(
+        "x509 -req -in own.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names -out own.crt",
+    );
+    ["own.crt", "own.key", "ca.crt"].map(|name| folder.join(name).to_str().unwrap().to_owned())
 }
 
 const SOON: Duration = Duration::from_secs(20);

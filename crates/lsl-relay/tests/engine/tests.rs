@@ -1,6 +1,5 @@
 //! What is tested on each kind of server.
 
-use std::process::Command;
 use std::time::Duration;
 
 use lsl_core::{Error, History, Inlet, local_clock};
@@ -13,8 +12,8 @@ use super::proxy::Proxy;
 use super::river;
 use super::server::{Kind, Server, free_port};
 use super::{
-    SOON, Source, appends, check, context, context_with, engine, relay, through, told, until,
-    until_read, until_stored, write,
+    SOON, Source, appends, certificates, check, context, context_with, engine, relay, through,
+    told, until, until_read, until_stored, write,
 };
 
 type Test = fn(&Kind);
@@ -393,36 +392,7 @@ fn policy(kind: &Kind) {
 /// Encrypted, and checked by the certificate of who signed the server's.
 fn tls(kind: &Kind) {
     let folder = std::env::temp_dir().join(format!("lsl-engine-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let openssl = |line: &str| {
-        let done = Command::new("openssl")
-            .args(line.split(' '))
-            .current_dir(&folder)
-            .output();
-        let done = done.unwrap();
-        assert!(
-            done.status.success(),
-            "{}",
-            String::from_utf8_lossy(&done.stderr)
-        );
-    };
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2";
-    openssl(&format!(
-        "req -x509 {key} -keyout ca.key -out ca.crt -subj /CN=lsl-test-ca"
-    ));
-    openssl(&format!(
-        "req {key} -keyout own.key -out own.csr -subj /CN=localhost"
-    ));
-    write(
-        &folder,
-        "names",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1\n",
-    );
-    openssl(
-        "x509 -req -in own.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names -out own.crt",
-    );
-    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let (certificate, own_key, ca) = (path("own.crt"), path("own.key"), path("ca.crt"));
+    let [certificate, own_key, ca] = certificates(&folder);
     let plain = Server::start(kind, &[]);
     let port = free_port();
     let encrypted = Server::start(

@@ -3,7 +3,11 @@
 mod check;
 mod client;
 mod follow;
+#[cfg(any(test, feature = "nats"))]
+mod jetstream;
 mod keep;
+#[cfg(feature = "nats")]
+mod nats;
 mod packed;
 mod past;
 mod redis;
@@ -24,7 +28,11 @@ use tokio::sync::watch;
 
 use crate::book::Uid;
 use crate::config::{EngineConfig, Layout};
+#[cfg(feature = "nats")]
+use crate::engine::Scheme;
 use crate::engine::{Engine, Meta, Result, TEND_SECS};
+#[cfg(feature = "nats")]
+use crate::id::RelayId;
 use crate::shell::state::Shared;
 use crate::shell::tap::{Keeper, Kept};
 
@@ -53,34 +61,39 @@ pub(super) struct Running {
 /// # Errors
 /// For files that cannot be used.
 pub(super) fn start(shared: &Arc<Shared>, config: &EngineConfig) -> Result<Running> {
-    let server = Redis::new(config)?;
-    let report = Arc::new(Report::new(config));
-    let (leaving, left) = watch::channel(false);
-    let told = shared.act(|state, _| state.keepers.add(Keeper::Engine));
-    let flush = Duration::from_millis(config.flush_ms.into());
-    let keeping = (Arc::clone(&report), left, flush);
-    let reading = match config.layout {
+    let running = match config.layout {
+        #[cfg(feature = "nats")]
+        Layout::Packed if config.address.scheme == Scheme::Nats && config.river.is_none() => {
+            run(shared, config, nats_engine(config, shared.id)?)
+        }
         Layout::Packed => {
+            let server = Redis::new(config)?;
             let other = server.another();
             let engine = PackedEngine::new(config, shared.id, server, other);
-            run(shared, Arc::new(engine), told, keeping)
+            run(shared, config, engine)
         }
         Layout::River => {
             let clock_of = clock_of(Arc::downgrade(shared));
-            let engine = RiverEngine::new(config, shared.id, server, clock_of);
-            run(shared, Arc::new(engine), told, keeping)
+            let engine = RiverEngine::new(config, shared.id, Redis::new(config)?, clock_of);
+            run(shared, config, engine)
         }
     };
-    if reading.is_none() {
+    if running.reading.is_none() {
         tracing::info!(
             "engine: this layout is written alone; what is past is served from memory and history"
         );
     }
-    Ok(Running {
-        report,
-        reading,
-        leaving,
-    })
+    Ok(running)
+}
+
+/// Creates an engine in JetStream of NATS for this relay, on an executor of tokio. It connects once it is asked.
+///
+/// # Errors
+/// For files that cannot be used.
+#[cfg(feature = "nats")]
+pub fn nats_engine(config: &EngineConfig, relay: RelayId) -> Result<impl Engine + use<>> {
+    let server = nats::Nats::new(config)?;
+    Ok(jetstream::JetStream::new(config, relay, server))
 }
 
 impl Running {
@@ -112,25 +125,29 @@ impl Running {
     }
 }
 
-fn run<E: Engine>(
-    shared: &Arc<Shared>,
-    engine: Arc<E>,
-    told: UnboundedReceiver<Kept>,
-    keeping: (Arc<Report>, watch::Receiver<bool>, Duration),
-) -> Option<Reading> {
+fn run<E: Engine>(shared: &Arc<Shared>, config: &EngineConfig, engine: E) -> Running {
+    let (engine, report) = (Arc::new(engine), Arc::new(Report::new(config)));
     let reading = E::READS.then(|| Reading::new(Arc::clone(&engine)));
-    let (tended, report) = (Arc::clone(&engine), Arc::clone(&keeping.0));
+    let (leaving, left) = watch::channel(false);
+    let told = shared.act(|state, _| state.keepers.add(Keeper::Engine));
+    let flush = Duration::from_millis(config.flush_ms.into());
+    let keeping = (Arc::clone(&report), left, flush);
+    let (tended, noting) = (Arc::clone(&engine), Arc::clone(&report));
     shared.tasks.spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_secs_f64(TEND_SECS)).await;
             if let Err(error) = tended.tend(local_clock()).await {
-                report.note(&error);
+                noting.note(&error);
             }
         }
     });
     let follow = follow(Arc::clone(shared), engine, told, keeping);
     shared.tasks.spawn(follow);
-    reading
+    Running {
+        report,
+        reading,
+        leaving,
+    }
 }
 
 /// Begins and ends what keeps each stream.

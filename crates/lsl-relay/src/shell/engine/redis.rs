@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::tls::{self, AnyStream, Tls};
 use crate::config::EngineConfig;
 use crate::engine::resp::{Commands, Replies, Reply};
-use crate::engine::{Address, EngineError, ErrorKind, Result};
+use crate::engine::{Address, EngineError, ErrorKind, Result, Scheme};
 use crate::shell::clocks::AbortOnDrop;
 
 /// Connection that many tasks use at a time, and that is made anew when it is needed. Their commands are sent in the
@@ -88,19 +88,18 @@ impl Redis {
     /// # Errors
     /// [`ErrorKind::Denied`] if a file cannot be used.
     pub(in crate::shell) fn new(config: &EngineConfig) -> Result<Self> {
-        let password = config.password_file.as_ref().map(|file| {
-            let text = std::fs::read_to_string(file).map(Zeroizing::new);
-            let text = text.map(|text| {
-                let line = text.lines().next().unwrap_or_default();
-                Zeroizing::new(line.to_owned())
-            });
-            let failed = |error| format!("cannot read password_file {}: {error}", file.display());
-            text.map_err(|error| EngineError::new(ErrorKind::Denied, failed(error)))
+        if config.address.scheme != Scheme::Redis {
+            let text = "streams of River are in Redis or Valkey; give it their address";
+            return Err(EngineError::new(ErrorKind::Denied, text));
+        }
+        let password = secret(config)?.map(|text| {
+            let line = text.lines().next().unwrap_or_default();
+            Zeroizing::new(line.to_owned())
         });
         Ok(Self::with(Arc::new(Access {
             address: config.address.clone(),
             user: config.user.clone(),
-            password: password.transpose()?,
+            password,
             tls: Tls::of(config)?,
         })))
     }
@@ -356,6 +355,19 @@ async fn receive(
             }
         }
     }
+}
+
+/// Reads what proves who logs in.
+///
+/// # Errors
+/// [`ErrorKind::Denied`] if it cannot be read.
+pub(super) fn secret(config: &EngineConfig) -> Result<Option<Zeroizing<String>>> {
+    let Some(file) = &config.password_file else {
+        return Ok(None);
+    };
+    let failed = |error| format!("cannot read password_file {}: {error}", file.display());
+    let text = std::fs::read_to_string(file).map(|text| Some(Zeroizing::new(text)));
+    text.map_err(|error| EngineError::new(ErrorKind::Denied, failed(error)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::{EngineConfig, Layout};
 use crate::engine::spool::{Lane, LaneCounts, Room};
-use crate::engine::{EngineError, ErrorKind};
+use crate::engine::{EngineError, ErrorKind, Scheme};
 
 /// What an engine does.
 #[derive(Debug)]
@@ -51,9 +51,10 @@ impl Report {
     pub(super) fn new(config: &EngineConfig) -> Self {
         Self {
             address: config.address.to_string(),
-            layout: match config.layout {
-                Layout::Packed => "packed",
-                Layout::River => "river",
+            layout: match (config.address.scheme, config.layout) {
+                (Scheme::Nats, _) => "jetstream",
+                (_, Layout::Packed) => "packed",
+                (_, Layout::River) => "river",
             },
             room: Arc::new(Room::new(SPOOL_BYTES)),
             rows: Mutex::default(),

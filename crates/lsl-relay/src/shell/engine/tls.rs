@@ -59,6 +59,12 @@ impl Tls {
             .with_no_client_auth();
         Ok(Some(Self(TlsConnector::from(Arc::new(client)))))
     }
+
+    /// Returns the settings, for who encrypts by itself.
+    #[cfg(feature = "nats")]
+    pub(super) fn client(&self) -> ClientConfig {
+        ClientConfig::clone(self.0.config())
+    }
 }
 
 /// Encrypts a connection to a host, if that is asked for.

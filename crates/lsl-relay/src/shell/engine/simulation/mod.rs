@@ -1,6 +1,7 @@
-//! Relays that write a stream into a Redis which fails in every way: each sample is there, or in a gap that was
+//! Relays that write a stream into a server which fails in every way: each sample is there, or in a gap that was
 //! declared. Spec: relay §14, test 12.
 
+mod jetstream;
 mod server;
 
 use std::pin::pin;
@@ -11,13 +12,24 @@ use lsl_proto::outlet::frames::{FrameCodec, Frames};
 use lsl_proto::wire::sequence::Generation;
 use lsl_proto::{ChannelFormat, StreamInfo};
 
-use super::packed::PackedEngine;
 use crate::config::EngineConfig;
 use crate::engine::packed;
 use crate::engine::spool::{Lane, Room, Source, Step};
 use crate::engine::{Address, Engine, Meta};
 use crate::id::RelayId;
+use jetstream::SimulatedNats;
 use server::{Chaos, Random, Simulated};
+
+/// A model of a server, and the engine on it.
+trait Model: Clone {
+    type Engine: Engine;
+    fn new(seed: u64, chaos: Chaos) -> Self;
+    fn engine(&self, config: &EngineConfig, relay: RelayId) -> Self::Engine;
+    /// Sets the time, and returns how many appends were made up to now.
+    fn go_on(&self, now: f64) -> usize;
+    /// Has nothing go wrong any more.
+    fn calm(&self);
+}
 
 /// What an outlet retains, for one who reads it.
 #[derive(Debug, Clone)]
@@ -106,8 +118,8 @@ impl Source for Past {
 }
 
 /// One relay that writes the stream.
-struct Writer {
-    engine: PackedEngine<Simulated>,
+struct Writer<E> {
+    engine: E,
     lane: Lane,
     past: Past,
     tended_at: f64,
@@ -123,12 +135,11 @@ fn meta() -> Meta {
     }
 }
 
-impl Writer {
-    fn new(id: u64, meta: &Meta, server: &Simulated, log: &Arc<Mutex<Log>>) -> Self {
+impl<E: Engine> Writer<E> {
+    fn new(id: u64, meta: &Meta, server: &impl Model<Engine = E>, log: &Arc<Mutex<Log>>) -> Self {
         let config = EngineConfig::new(Address::parse("redis://simulated").expect("an address"));
-        let (server, reading) = (server.clone(), server.clone());
         Self {
-            engine: PackedEngine::new(&config, RelayId(id), server, reading),
+            engine: server.engine(&config, RelayId(id)),
             lane: Lane::new(&meta.info, Arc::new(Room::new(1 << 20))),
             past: Past {
                 log: Arc::clone(log),
@@ -184,9 +195,9 @@ struct Outcome {
     setbacks: u64,
 }
 
-fn run(seed: u64, chaos: Chaos, relays: u64, retained: u64) -> Outcome {
+fn run<M: Model>(seed: u64, chaos: Chaos, relays: u64, retained: u64) -> Outcome {
     let meta = meta();
-    let server = Simulated::new(seed, chaos);
+    let server = M::new(seed, chaos);
     let mut random = Random(seed ^ 0xfeed);
     let log = Arc::new(Mutex::new(Log::new(&meta, seed, retained)));
     let mut writers: Vec<_> = (1..=relays)
@@ -214,9 +225,9 @@ fn run(seed: u64, chaos: Chaos, relays: u64, retained: u64) -> Outcome {
             }
         }
         now += if random.below(20) == 0 { 1.0 } else { 0.2 };
-        server.world().now = now;
+        server.go_on(now);
     }
-    server.world().chaos = Chaos::default();
+    server.calm();
     log.lock().unwrap().has_ended = true;
     for turn in 0.. {
         assert!(
@@ -235,10 +246,10 @@ fn run(seed: u64, chaos: Chaos, relays: u64, retained: u64) -> Outcome {
             break;
         }
         now += 0.5;
-        server.world().now = now;
+        server.go_on(now);
     }
     let mut outcome = Outcome {
-        appends: server.world().appends,
+        appends: server.go_on(now),
         ..Outcome::default()
     };
     for writer in &writers {
@@ -257,13 +268,7 @@ fn run(seed: u64, chaos: Chaos, relays: u64, retained: u64) -> Outcome {
 }
 
 /// Reads all, as a reader does, and compares it with what was pushed.
-fn check(
-    engine: &PackedEngine<Simulated>,
-    meta: &Meta,
-    log: &Log,
-    outcome: &mut Outcome,
-    seed: u64,
-) {
+fn check(engine: &impl Engine, meta: &Meta, log: &Log, outcome: &mut Outcome, seed: u64) {
     let codec = FrameCodec::new(&meta.info);
     let (mut next, mut has) = (0, Vec::new());
     loop {
@@ -303,8 +308,7 @@ fn check(
     }
 }
 
-#[test]
-fn ten_thousand_appends_are_stored_once_whatever_breaks() {
+fn ten_thousand_appends_are_stored_once<M: Model>(seeds: u64) {
     let chaos = Chaos {
         cuts: 60,
         full: 30,
@@ -313,8 +317,8 @@ fn ten_thousand_appends_are_stored_once_whatever_breaks() {
         late: 0,
     };
     let (mut appends, mut setbacks) = (0, 0);
-    for seed in 0..80 {
-        let outcome = run(seed, chaos, 1, u64::MAX);
+    for seed in 0..seeds {
+        let outcome = run::<M>(seed, chaos, 1, u64::MAX);
         assert_eq!(outcome.repeated, 0, "seed {seed}");
         appends += outcome.appends;
         setbacks += outcome.setbacks;
@@ -322,8 +326,7 @@ fn ten_thousand_appends_are_stored_once_whatever_breaks() {
     assert!(appends > 10_000 && setbacks > 10, "{appends} {setbacks}");
 }
 
-#[test]
-fn two_relays_and_requests_that_come_late_leave_no_gap() {
+fn two_relays_and_late_requests_leave_no_gap<M: Model>(seeds: u64) {
     let chaos = Chaos {
         cuts: 30,
         late: 30,
@@ -332,8 +335,8 @@ fn two_relays_and_requests_that_come_late_leave_no_gap() {
         restarts: 2,
     };
     let mut appends = 0;
-    for seed in 100..180 {
-        appends += run(seed, chaos, 2, u64::MAX).appends;
+    for seed in 100..100 + seeds {
+        appends += run::<M>(seed, chaos, 2, u64::MAX).appends;
     }
     assert!(appends > 10_000, "{appends}");
 }
@@ -359,7 +362,7 @@ fn a_request_that_comes_late_is_stored_whole_or_not_at_all() {
         other.append(&meta, &batches).unwrap()
     };
     let mut now = 0.0;
-    let mut steps = |writer: &mut Writer| {
+    let mut steps = |writer: &mut Writer<_>| {
         for _ in 0..50 {
             now += 1.0;
             writer.lane.read(&mut writer.past);
@@ -380,8 +383,7 @@ fn a_request_that_comes_late_is_stored_whole_or_not_at_all() {
     );
 }
 
-#[test]
-fn what_an_outlet_had_to_let_go_is_a_gap_of_known_size() {
+fn what_an_outlet_let_go_is_a_gap_of_known_size<M: Model>() {
     let chaos = Chaos {
         cuts: 30,
         full: 120,
@@ -389,7 +391,7 @@ fn what_an_outlet_had_to_let_go_is_a_gap_of_known_size() {
     };
     let mut lost = 0;
     for seed in 200..220 {
-        let outcome = run(seed, chaos, 1, 60);
+        let outcome = run::<M>(seed, chaos, 1, 60);
         assert_eq!(
             (outcome.missing, outcome.repeated),
             (outcome.lost, 0),
@@ -398,4 +400,34 @@ fn what_an_outlet_had_to_let_go_is_a_gap_of_known_size() {
         lost += outcome.lost;
     }
     assert!(lost > 500, "{lost}");
+}
+
+#[test]
+fn redis_has_ten_thousand_appends_once_whatever_breaks() {
+    ten_thousand_appends_are_stored_once::<Simulated>(80);
+}
+
+#[test]
+fn redis_has_all_of_two_relays_and_of_requests_that_come_late() {
+    two_relays_and_late_requests_leave_no_gap::<Simulated>(80);
+}
+
+#[test]
+fn redis_lacks_what_an_outlet_had_to_let_go_and_no_more() {
+    what_an_outlet_let_go_is_a_gap_of_known_size::<Simulated>();
+}
+
+#[test]
+fn nats_has_ten_thousand_appends_once_whatever_breaks() {
+    ten_thousand_appends_are_stored_once::<SimulatedNats>(20);
+}
+
+#[test]
+fn nats_has_all_of_two_relays_and_of_requests_that_come_late() {
+    two_relays_and_late_requests_leave_no_gap::<SimulatedNats>(20);
+}
+
+#[test]
+fn nats_lacks_what_an_outlet_had_to_let_go_and_no_more() {
+    what_an_outlet_let_go_is_a_gap_of_known_size::<SimulatedNats>();
 }

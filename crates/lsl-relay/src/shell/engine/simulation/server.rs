@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::Model;
+use crate::config::EngineConfig;
 use crate::engine::resp::{Commands, Replies, Reply};
 use crate::engine::{EngineError, ErrorKind, Result};
+use crate::id::RelayId;
+use crate::shell::engine::packed::PackedEngine;
 use crate::shell::engine::redis::{ConnectionId, Server};
 
 /// How likely what goes wrong is, out of 1000 requests.
@@ -33,7 +37,7 @@ impl Random {
 }
 
 impl Random {
-    fn index(&mut self, limit: usize) -> usize {
+    pub(super) fn index(&mut self, limit: usize) -> usize {
         usize::try_from(self.below(limit as u64)).unwrap()
     }
 }
@@ -52,10 +56,10 @@ type Store = BTreeMap<String, Value>;
 
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) chaos: Chaos,
-    pub(super) random: Random,
-    pub(super) now: f64,
-    pub(super) appends: usize,
+    chaos: Chaos,
+    random: Random,
+    now: f64,
+    appends: usize,
     store: Store,
     /// What replicas that lag have.
     before: VecDeque<Store>,
@@ -71,7 +75,15 @@ pub(super) struct World {
 pub(super) struct Simulated(Arc<Mutex<World>>);
 
 impl Simulated {
-    pub(super) fn new(seed: u64, chaos: Chaos) -> Self {
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Model for Simulated {
+    type Engine = PackedEngine<Self>;
+
+    fn new(seed: u64, chaos: Chaos) -> Self {
         Self(Arc::new(Mutex::new(World {
             chaos,
             random: Random(seed),
@@ -86,8 +98,18 @@ impl Simulated {
         })))
     }
 
-    pub(super) fn world(&self) -> MutexGuard<'_, World> {
-        self.0.lock().unwrap()
+    fn engine(&self, config: &EngineConfig, relay: RelayId) -> Self::Engine {
+        PackedEngine::new(config, relay, self.clone(), self.clone())
+    }
+
+    fn go_on(&self, now: f64) -> usize {
+        let mut world = self.world();
+        world.now = now;
+        world.appends
+    }
+
+    fn calm(&self) {
+        self.world().chaos = Chaos::default();
     }
 }
 
