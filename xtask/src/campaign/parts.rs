@@ -106,10 +106,11 @@ pub(super) const PARTS: &[Part] = &[
     },
     Part {
         name: "engine",
-        proves: "10,000 appends to Redis and Valkey each, with replies cut, no memory, failover: all there, none twice",
+        proves: "10,000 appends to Redis, Valkey and two versions of NATS each, with replies cut, no memory, failover, servers killed: all there, none twice",
         paths: &[
             "crates/lsl-relay/src/engine",
             "crates/lsl-relay/src/shell/engine",
+            "crates/lsl-relay/tests/engine",
         ],
         run: |sh, _| engine(sh),
     },
@@ -308,25 +309,37 @@ fn std_for(sh: &Shell, targets: &[&str]) -> Result {
     Ok(cmd!(sh, "rustup target add {targets...}").run()?)
 }
 
-/// Runs the tests of resumed streams in the numbers of their specification. Spec: resume §9.
+/// Runs test 12 in the numbers of its specification, on every kind of server, with all that NATS needs. Spec: relay §14.
 fn engine(sh: &Shell) -> Result<String> {
-    let server = crate::interop::valkey_server(sh)?;
+    let deny = ["-D", "warnings"];
+    cmd!(
+        sh,
+        "cargo clippy --locked -p lsl-relay -p lsl-cli --all-targets --features lsl-cli/nats -- {deny...}"
+    )
+    .run()?;
+    let valkey = crate::interop::valkey_server(sh)?;
+    let [nats, newer_nats] = crate::interop::nats_servers(sh)?;
     let said = cmd!(
         sh,
-        "cargo test --locked -p lsl-relay --test engine -- --nocapture"
+        "cargo test --locked -p lsl-relay --features nats --test engine -- --nocapture"
     )
-    .env("LSL_VALKEY_SERVER", server)
+    .env("LSL_VALKEY_SERVER", valkey)
+    .env("LSL_NATS_SERVER", nats)
+    .env("LSL_NEW_NATS_SERVER", newer_nats)
     .env("LSL_ENGINE_APPENDS", "10000")
     .read()?;
     println!("{said}");
     let appended = said.lines().filter(|line| line.contains(" appends, "));
-    if appended.count() != 2 {
+    if appended.count() != 4 {
         return Err("one of the servers is missing".into());
     }
     let passed = crate::loom::passed(&said);
-    Ok(format!("nothing in {passed} tests on Redis and Valkey"))
+    Ok(format!(
+        "nothing in {passed} tests on Redis, Valkey and NATS"
+    ))
 }
 
+/// Runs the tests of resumed streams in the numbers of their specification. Spec: resume §9.
 fn resume(sh: &Shell) -> Result<String> {
     let real = cmd!(
         sh,
