@@ -71,6 +71,11 @@ impl Tap {
         self.shared.fanout.lock().bytes_from(self.next)
     }
 
+    /// Returns the number of the first sample at or after `from` that could be read now, or would come next.
+    pub fn stored_from(&self, from: u64) -> u64 {
+        self.shared.fanout.lock().next_stored(from)
+    }
+
     /// Returns how many samples were let go before they were read.
     pub fn missed(&self) -> u64 {
         let trimmed = self.shared.fanout.lock().trimmed();

@@ -28,6 +28,17 @@ pub trait Source: Clone {
 
     /// Returns the number at which the stream ends, once it has ended.
     fn end(&self) -> Option<u64>;
+
+    /// Whether there are samples that cannot be read yet, as they are fetched from elsewhere.
+    fn is_fetching(&self) -> bool {
+        false
+    }
+
+    /// Whether the outlet retains samples before this number.
+    fn has_before(&self, number: u64) -> bool {
+        let mut frames = Frames::default();
+        self.clone().read(BATCH_BYTES, &mut frames) && frames.first < number
+    }
 }
 
 /// Bytes that may wait, of all streams.
@@ -196,7 +207,9 @@ impl Lane {
             // Asked before, as samples may come in between.
             let end = source.end();
             if !source.read(BATCH_BYTES, &mut frames) {
-                self.end = end.map_or(End::None, End::At);
+                if !source.is_fetching() {
+                    self.end = end.map_or(End::None, End::At);
+                }
                 break;
             }
             if frames.bytes.len() > MOST_BATCH_BYTES {
@@ -373,11 +386,9 @@ impl Lane {
         } else if front > next && self.end != End::Left {
             let mut again = source.clone();
             again.seek(next);
-            let mut frames = Frames::default();
             // What the outlet still has it has up to now: what waits is among it.
-            if again.read(BATCH_BYTES, &mut frames) && frames.first < front {
+            if again.has_before(front) {
                 self.clear();
-                again.seek(next);
                 *source = again;
                 self.end = End::None;
             }

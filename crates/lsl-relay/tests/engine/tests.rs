@@ -24,6 +24,7 @@ pub(crate) const ALL: &[(&str, Test)] = &[
     ("two_relays", two_relays),
     ("trims", trims),
     ("past", past),
+    ("refill", refill),
     ("rights", rights),
     ("policy", policy),
     ("tls", tls),
@@ -203,6 +204,50 @@ fn past(kind: &Kind) {
     let over = reader(&second, &document, History::Oldest);
     reads(&over, 0..120_000);
     assert!(matches!(pull(&over), Err(Error::Lost { .. })));
+}
+
+/// What a relay had in memory for an engine that takes nothing, and lost with it, comes from its history.
+fn refill(kind: &Kind) {
+    let server = Server::start(kind, &[]);
+    let url = format!("redis://{}", server.address());
+    let context = context_with(&[("tuning.RetainTotalBytes", "1048576")]);
+    let folder = server.folder().join("history");
+    let history = format!(
+        "[history]\ndir = \"{}\"\nmin_free = \"1MiB\"",
+        folder.display()
+    );
+    let mut source = Source::new(&context, "refill");
+    let first = relay(&context, &url, &history);
+    until_read(&first);
+    source.push_steadily(10_000, &first);
+    let until_kept = |end: u64| {
+        let limit = local_clock() + 40.0;
+        while first.status()["streams"][0]["history"]["to"].as_u64() < Some(end) {
+            assert!(local_clock() < limit, "{}", first.status());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    ok(&server.ask(&[&"CONFIG", &"SET", &"maxmemory", &"1"]));
+    // More than its outlet retains, and all of it goes to disk.
+    for _ in 0..10 {
+        for _ in 0..10_000 {
+            source.push();
+        }
+        until_kept(source.pushed() - 10_000);
+    }
+    until_kept(source.pushed());
+    assert_eq!(engine(&first)["stored"], 10_000);
+    drop(first);
+    ok(&server.ask(&[&"CONFIG", &"SET", &"maxmemory", &"0"]));
+    let second = relay(&context, &url, &history);
+    until_read(&second);
+    source.push();
+    let rest = source.pushed() - 10_000;
+    until(&second, "the rest is stored", |it| {
+        it["stored"].as_u64() >= Some(rest)
+    });
+    assert_eq!(engine(&second)["lost"], 0);
+    check(&server, &source, false);
 }
 
 /// Samples that are too old go, and what is left of a stream that ended goes by itself.

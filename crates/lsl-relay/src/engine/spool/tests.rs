@@ -9,6 +9,7 @@ use super::*;
 struct Past {
     batches: VecDeque<Frames>,
     end: u64,
+    is_fetching: bool,
 }
 
 impl Past {
@@ -20,7 +21,11 @@ impl Past {
             bytes: vec![0; 50],
         };
         let batches = firsts.iter().map(batch).collect();
-        Self { batches, end }
+        Self {
+            batches,
+            end,
+            is_fetching: false,
+        }
     }
 }
 
@@ -40,6 +45,10 @@ impl Source for Past {
 
     fn end(&self) -> Option<u64> {
         Some(self.end)
+    }
+
+    fn is_fetching(&self) -> bool {
+        self.is_fetching
     }
 }
 
@@ -125,4 +134,14 @@ fn what_is_missing_at_the_end_is_counted_as_lost() {
         let counts = lane.counts();
         assert_eq!((counts.stored, counts.lost), (stored, 10 - stored));
     }
+}
+
+#[test]
+fn a_stream_is_not_over_while_samples_of_it_are_fetched() {
+    let (mut lane, mut past) = (lane(), Past::new(&[], 5));
+    past.is_fetching = true;
+    assert!(lane.read(&mut past) && !lane.has_read_all());
+    past = Past::new(&[0], 5);
+    lane.opened(Ok(Opened::Ours(None)), &mut past, 0.0);
+    assert_eq!(finish(&mut lane, &mut past, 0), [(0, 5)]);
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use lsl_core::local_clock;
 use lsl_core::relay::{Either, Tap, select2};
-use lsl_proto::outlet::frames::Frames;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::report::Row;
-use crate::engine::spool::{Lane, Source, Step};
+use super::source::Source;
+use crate::book::Uid;
+use crate::engine::spool::{Lane, Source as _, Step};
 use crate::engine::{Engine, EngineError, ErrorKind, Meta, TEND_SECS};
 use crate::shell::audit;
 use crate::shell::state::Shared;
@@ -22,69 +23,6 @@ pub(super) struct Keeping<E> {
     pub(super) meta: Meta,
     pub(super) tap: Tap,
     pub(super) flush: Duration,
-}
-
-/// What is read of a stream, until all of it was: then its outlet is not held any more.
-#[derive(Debug, Clone)]
-enum Reading {
-    Open(Tap),
-    Over { next: u64, end: u64 },
-}
-
-impl Reading {
-    /// Lets go of the outlet once all of it was read.
-    fn release(&mut self) {
-        if let Self::Open(tap) = self
-            && let Some(end) = tap.end()
-        {
-            let next = tap.next();
-            *self = Self::Over { next, end };
-        }
-    }
-
-    async fn ready(&self) {
-        match self {
-            Self::Open(tap) => tap.ready().await,
-            Self::Over { .. } => std::future::pending().await,
-        }
-    }
-
-    fn waiting_bytes(&self) -> usize {
-        match self {
-            Self::Open(tap) => tap.waiting_bytes(),
-            Self::Over { .. } => 0,
-        }
-    }
-}
-
-impl Source for Reading {
-    fn next(&self) -> u64 {
-        match self {
-            Self::Open(tap) => tap.next(),
-            Self::Over { next, .. } => *next,
-        }
-    }
-
-    fn seek(&mut self, to: u64) {
-        match self {
-            Self::Open(tap) => tap.seek(to),
-            Self::Over { next, .. } => *next = to,
-        }
-    }
-
-    fn read(&mut self, most_bytes: usize, frames: &mut Frames) -> bool {
-        match self {
-            Self::Open(tap) => tap.read(most_bytes, frames),
-            Self::Over { .. } => false,
-        }
-    }
-
-    fn end(&self) -> Option<u64> {
-        match self {
-            Self::Open(tap) => tap.end(),
-            Self::Over { end, .. } => Some(*end),
-        }
-    }
 }
 
 /// Keeps a stream until it ends, or until one of `leave` says that it is kept no more.
@@ -100,11 +38,22 @@ pub(super) async fn keep<E: Engine>(
         tap,
         flush,
     } = keeping;
-    let mut reading = Reading::Open(tap);
+    let history = shared.history.as_ref();
+    let uid = Uid::from(meta.info.uid());
+    let mut history = history.map(|it| (it, it.reader(&uid, &meta.generation)));
+    let mut reading = Source::new(tap, history.is_some());
     let mut lane = Lane::new(&meta.info, row.room());
     let mut told = None;
     loop {
-        let has_room = lane.read(&mut reading);
+        let mut has_room = lane.read(&mut reading);
+        let lacks = has_room && reading.is_fetching();
+        if let Some((history, reader)) = history.as_mut().filter(|_| lacks)
+            // Meanwhile it stays there.
+            && (lane.is_open() || history.numbers(&uid, &meta.generation).is_none())
+        {
+            reading.fetch(reader).await;
+            has_room = lane.read(&mut reading);
+        }
         if leave.iter().any(|leave| *leave.borrow()) {
             lane.leave();
         }
@@ -171,7 +120,7 @@ pub(super) async fn keep<E: Engine>(
 }
 
 /// Waits for an engine; one that does not answer keeps no samples from where they may wait.
-async fn meanwhile<T>(asked: impl Future<Output = T>, lane: &mut Lane, reading: &mut Reading) -> T {
+async fn meanwhile<T>(asked: impl Future<Output = T>, lane: &mut Lane, reading: &mut Source) -> T {
     let mut asked = pin!(asked);
     loop {
         match select2(asked.as_mut(), sleep(LAGGING)).await {

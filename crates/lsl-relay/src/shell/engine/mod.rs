@@ -15,6 +15,7 @@ mod report;
 mod river;
 #[cfg(test)]
 mod simulation;
+mod source;
 mod tls;
 
 use std::collections::HashMap;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lsl_core::relay::{Past, ReplayFrom};
+use lsl_core::relay::{Past, ReadPast, ReplayFrom};
 use lsl_core::{Generation, Position, StreamInfo, local_clock};
 use lsl_xdf::at_rest::{Identities, Recipients};
 use serde_json::{Value, json};
@@ -227,6 +227,16 @@ impl History {
     fn range(&self, numbering: &Numbering) -> Option<Range> {
         let reads_locked = self.reads_locked();
         self.state().catalog.range(numbering, reads_locked)
+    }
+
+    /// Returns what reads one numbering, as far as it is kept.
+    pub(super) fn reader(
+        self: &Arc<Self>,
+        uid: &Uid,
+        generation: &Generation,
+    ) -> impl ReadPast + use<> {
+        let numbering = Numbering::new(Uid::clone(uid), generation);
+        PastReader::new(Arc::clone(self), numbering)
     }
 
     /// Returns the numbers of one numbering that are kept.
