@@ -30,8 +30,8 @@ pub struct Wishes<'a> {
     pub loaded: &'a Loaded,
     /// Searches as programs do.
     pub context: &'a Context,
-    /// The stream that was named; all of the session if none was.
-    pub selector: &'a Selector,
+    /// The stream that was named.
+    pub selector: Option<&'a Selector>,
     /// What the user looks for, in words; `ports` and `session` are filled in.
     pub asked: &'a Asked,
     /// Hosts to ask directly, by their addresses.
@@ -98,7 +98,7 @@ pub fn after_a_search(loaded: &Loaded, context: &Context, asked: &Asked) -> Obse
     let wishes = Wishes {
         loaded,
         context,
-        selector: &Selector::all(),
+        selector: None,
         asked,
         hosts: &[],
         is_local: true,
@@ -245,17 +245,23 @@ fn data_of(seen: &Observations, id: &str) -> Value {
     data.unwrap_or(Value::Null)
 }
 
-/// Sends the waves, and beside them the search that programs make.
+/// Sends the waves, and beside them the searches that programs make: for all, and for the stream that was named.
 fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
     let timeout = std::time::Duration::from_secs_f64(SEARCH_SECS * wishes.patience);
-    let (wave, found) = thread::scope(|scope| {
-        let search = scope.spawn(|| wishes.context.resolve_blocking(wishes.selector, 0, timeout));
+    let (wave, found, named) = thread::scope(|scope| {
+        let search = |it: &Selector| wishes.context.resolve_blocking(it, 0, timeout);
+        let found = scope.spawn(move || search(&Selector::all()));
+        let named = wishes.selector.map(|it| scope.spawn(move || search(it)));
         let wave = if is_loopback {
             None
         } else {
             wave::ask(seen, wishes)
         };
-        (wave, search.join())
+        (
+            wave,
+            found.join(),
+            named.map(thread::ScopedJoinHandle::join),
+        )
     });
     let own = own_addresses(seen.interfaces.as_deref().unwrap_or_default());
     // Not knowing is no reason to say that nothing was found.
@@ -264,13 +270,13 @@ fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
             .iter()
             .map(|info| stream_of(info, None, &own))
             .collect();
-        if let Some(stream) = &mut seen.asked.stream {
-            stream.found = !found.is_empty();
-        }
         // On loopback nobody looks for others.
         if !is_loopback || seen.asked.stream.is_some() {
             seen.found = Some(found);
         }
+    }
+    if let (Some(stream), Some(Ok(Ok(named)))) = (&mut seen.asked.stream, named) {
+        stream.found = !named.is_empty();
     }
     if let (Some(wave), Some(mine)) = (&wave, &mut seen.own_streams) {
         for stream in wave.streams.iter().filter(|it| it.is_here) {

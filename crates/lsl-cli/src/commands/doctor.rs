@@ -87,7 +87,7 @@ impl Doctor {
             let wishes = Wishes {
                 loaded: &loaded,
                 context: &context,
-                selector: &words.selector,
+                selector: words.selector.as_ref(),
                 asked: &words.asked,
                 hosts: &addresses,
                 is_local: self.local,
@@ -101,7 +101,7 @@ impl Doctor {
         // A word may be the name of a host, if no stream is called so.
         if let Some(host) = words.missed_host(&seen.asked) {
             words.asked.stream = None;
-            words.selector = Selector::all();
+            words.selector = None;
             words.asked.hosts.push(host);
             (seen, checks) = look(&words);
         }
@@ -138,7 +138,7 @@ impl Doctor {
 
     fn read_words(&self) -> Outcome<Words> {
         let mut asked = Asked::default();
-        let mut selector = Selector::all();
+        let mut selector = None;
         for word in &self.words {
             if is_host(word) {
                 asked.hosts.push(HostAsked {
@@ -155,7 +155,7 @@ impl Doctor {
                 )));
             }
             let wanted = Wanted::parse(word)?;
-            selector = wanted.selector()?;
+            selector = Some(wanted.selector()?);
             asked.stream = Some(StreamAsked {
                 text: format!("the stream {wanted}"),
                 field: field_of(&wanted),
@@ -177,7 +177,7 @@ impl Doctor {
 /// What was named on the command line.
 struct Words {
     asked: Asked,
-    selector: Selector,
+    selector: Option<Selector>,
     /// The one word, if it may be the name of a host as well.
     name: Option<String>,
 }

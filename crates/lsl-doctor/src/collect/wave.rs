@@ -50,11 +50,12 @@ pub(super) fn own(seen: &Observations, patience: f64) -> Option<Vec<StreamSeen>>
 /// The places to ask. Spec: doctor §3.1
 fn ways(seen: &Observations, wishes: &Wishes<'_>) -> Vec<Way> {
     let mut interfaces = relevant(seen);
-    let tunnels = seen.interfaces.iter().flatten();
-    interfaces.extend(
-        tunnels.filter(|it| it.is_up && it.kind == Kind::Tunnel && !it.addresses.is_empty()),
-    );
-    interfaces.dedup_by_key(|it| it.index);
+    for tunnel in seen.interfaces.iter().flatten() {
+        let is_open = tunnel.is_up && tunnel.kind == Kind::Tunnel && !tunnel.addresses.is_empty();
+        if is_open && !interfaces.contains(&tunnel) {
+            interfaces.push(tunnel);
+        }
+    }
     let defaults = PortsInUse::default();
     let ports: BTreeSet<u16> = [defaults.multicast, seen.asked.ports.multicast]
         .into_iter()

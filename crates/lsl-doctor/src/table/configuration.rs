@@ -1,7 +1,9 @@
 //! Causes in configuration files. Spec: doctor §3.2
 
+use std::net::IpAddr;
+
 use super::{Cause, unfound};
-use crate::observe::{FileSeen, Observations, Setting};
+use crate::observe::{FileSeen, Observations, Setting, StreamSeen};
 use crate::remedy::{self, Remedy};
 
 pub(super) fn secure(seen: &Observations) -> Option<Cause> {
@@ -95,7 +97,16 @@ pub(super) fn limits(seen: &Observations) -> Option<Cause> {
 }
 
 fn excluded(seen: &Observations, keys: &[&str], why: fn(&Setting) -> String) -> Option<Cause> {
-    let by_default: Vec<_> = unfound(seen).filter(|it| it.by_group).collect();
+    // One that is found of the same host shows that nothing leaves it out.
+    let reached: Vec<IpAddr> = seen
+        .found
+        .iter()
+        .flatten()
+        .filter_map(|it| it.address)
+        .collect();
+    let is_left_out = |it: &&StreamSeen| it.address.is_none_or(|it| !reached.contains(&it));
+    let by_group = unfound(seen).filter(|it| it.by_group);
+    let by_default: Vec<_> = by_group.filter(is_left_out).collect();
     let stream = by_default.first()?;
     let config = seen.config.as_ref()?;
     let line = config

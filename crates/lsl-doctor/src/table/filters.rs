@@ -25,16 +25,13 @@ fn probes<'a>(
     all.filter(move |it| it.interface == interface.name)
 }
 
-/// Returns whether an interface swallows all that comes to ports like this one, in one family at least.
+/// Returns whether an interface swallows all that comes to ports like this one: over IPv4, which every LSL program
+/// speaks, or over IPv6 where there is nothing else.
 fn swallows(seen: &Observations, interface: &Interface, is_port: impl Fn(u16) -> bool) -> bool {
-    [true, false].into_iter().any(|v4| {
-        let of_family = probes(seen, interface)
-            .filter(|it| it.group.is_ipv4() == v4 && is_port(it.port) && it.sent > 0);
-        let (silent, all) = of_family.fold((0, 0), |(silent, all), it| {
-            (silent + u32::from(it.is_silent()), all + 1)
-        });
-        all > 0 && silent == all
-    })
+    let sent = || probes(seen, interface).filter(|it| is_port(it.port) && it.sent > 0);
+    let has_v4 = sent().any(|it| it.group.is_ipv4());
+    let mut counted = sent().filter(|it| it.group.is_ipv4() == has_v4).peekable();
+    counted.peek().is_some() && counted.all(LoopProbe::is_silent)
 }
 
 /// Returns whether questions of others are swallowed here.

@@ -371,23 +371,15 @@ fn causes_in_the_network() {
     assert_eq!(ids(&seen), ["session.other"]);
 }
 
-fn ask_for(seen: &mut Observations, field: &str, value: &str) {
-    seen.asked.stream = Some(StreamAsked {
-        text: format!("{field}={value}"),
-        field: Some((field.into(), value.into())),
-        found: false,
-    });
-    seen.found = Some(Vec::new());
-    seen.wave.as_mut().unwrap().streams[0].by_group = false;
-}
-
 #[test]
 fn near_misses() {
     let near = |field: &str, value: &str| {
         let mut seen = healthy();
-        ask_for(&mut seen, field, value);
-        // Its question is what missed it.
-        seen.wave.as_mut().unwrap().ways.clear();
+        seen.asked.stream = Some(StreamAsked {
+            text: format!("{field}={value}"),
+            field: Some((field.into(), value.into())),
+            found: false,
+        });
         ids(&seen)
     };
     assert_eq!(near("type", "eeg"), ["query.miss"]);
@@ -396,6 +388,21 @@ fn near_misses() {
     assert_eq!(near("source_id", "Amp-2"), ["query.miss"]);
     assert_eq!(near("name", "Gaze"), [""; 0]);
     assert_eq!(near("type", "EOG"), [""; 0], "short words differ");
+}
+
+#[test]
+fn a_filter_of_ipv6_alone_hides_nothing() {
+    let mut seen = healthy();
+    nothing(&mut seen);
+    let mut probes = seen.loopback.clone().unwrap();
+    for probe in &mut probes {
+        (probe.group, probe.heard) = (address("ff02::1"), 0);
+    }
+    seen.loopback.as_mut().unwrap().extend(probes.clone());
+    assert_eq!(ids(&seen), [""; 0]);
+    // But where there is nothing else.
+    seen.loopback = Some(probes);
+    assert_eq!(ids(&seen), ["fw.in"]);
 }
 
 #[test]
