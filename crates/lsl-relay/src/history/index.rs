@@ -19,7 +19,7 @@ pub struct Entry {
     pub first: u64,
     /// Bytes before the chunk in the segment, as it was before encryption.
     pub offset: u64,
-    /// Time at which the first sample arrived, in seconds since 1970.
+    /// Time at which the first sample arrived, in seconds since 1970; of a header the mark of its numbering.
     pub arrival: f64,
 }
 

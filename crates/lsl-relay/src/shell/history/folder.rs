@@ -14,7 +14,9 @@ use lsl_xdf::decode::MAX_WHOLE_BYTES;
 use lsl_xdf::{journal_path, repair};
 
 use super::{header, unix_now};
-use crate::history::{Catalog, Entry, Segment, SegmentName, parse_index, read_chunk, scan};
+use crate::history::{
+    Catalog, Entry, Numbering, Segment, SegmentName, parse_index, read_chunk, scan,
+};
 
 /// Makes the folder, and keeps other programs out of it for as long as the file is held.
 pub(super) fn claim(folder: &Path) -> Result<File, String> {
@@ -30,7 +32,11 @@ pub(super) fn claim(folder: &Path) -> Result<File, String> {
 }
 
 /// Looks at all segments. Those that a crash cut off are repaired; what cannot be read is left alone, and logged.
-pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Result<Catalog, String> {
+/// Also returns how far each numbering came that cannot be read, by its mark.
+pub(super) fn open(
+    folder: &Path,
+    identities: Option<&Arc<Identities>>,
+) -> Result<(Catalog, HashMap<u64, u64>), String> {
     let failed = |error| format!("history: cannot read {}: {error}", folder.display());
     let mut names = Vec::new();
     for file in fs::read_dir(folder).map_err(failed)? {
@@ -41,7 +47,7 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
         }
     }
     names.sort_by_key(|name| name.number);
-    let mut catalog = Catalog::default();
+    let (mut catalog, mut unread) = (Catalog::default(), HashMap::new());
     for name in names {
         let path = folder.join(name.to_string());
         let index = folder.join(name.index());
@@ -53,8 +59,10 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
         let input = prepare(&name, &path, identities);
         let content = input.and_then(|input| content(input, (&path, &index)));
         let content = content.inspect_err(|error| {
-            // Without a key none can be, and status says so.
-            if !name.is_locked || identities.is_some() {
+            if name.is_locked && identities.is_none() {
+                // Status says so.
+                note_unread(&read_index(&path, &index).unwrap_or_default(), &mut unread);
+            } else {
                 tracing::warn!("segment {name} of the history is not served: {error}");
             }
         });
@@ -77,7 +85,25 @@ pub(super) fn open(folder: &Path, identities: Option<&Arc<Identities>>) -> Resul
             }
         }
     }
-    Ok(catalog)
+    Ok((catalog, unread))
+}
+
+/// Notes what an index says of streams that cannot be read.
+fn note_unread(index: &[u8], unread: &mut HashMap<u64, u64>) {
+    let mut marks = HashMap::new();
+    for entry in parse_index(index) {
+        if entry.is_header() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a mark, or none"
+            )]
+            marks.insert(entry.stream, entry.arrival as u64);
+        } else if let Some(mark) = marks.get(&entry.stream).filter(|_| entry.count > 0) {
+            let end = unread.entry(*mark).or_insert(0);
+            *end = entry.end().max(*end);
+        }
+    }
 }
 
 /// Returns when a segment was written last, in the clock that is not set. Once, so that later steps of the other one
@@ -191,11 +217,22 @@ fn indexed(input: &mut Input, mut entries: Vec<Entry>) -> io::Result<Option<Cont
 impl Content {
     /// Adds what the rest of a segment has, from the chunk at this offset on.
     fn found(mut self, input: &mut Input, offset: u64) -> io::Result<Self> {
-        let headers = &mut self.headers;
-        let found = scan(input, offset, |header| headers.push(header::read(header)))?;
+        let mut headers = Vec::new();
+        let mut found = scan(input, offset, |header| headers.push(header::read(header)))?;
+        let entries = found.iter_mut().filter(|entry| entry.is_header());
+        for (entry, header) in entries.zip(&headers) {
+            entry.arrival = header.as_ref().map_or(0.0, |(it, _)| as_arrival(it));
+        }
         self.entries.extend(found);
+        self.headers.extend(headers);
         Ok(self)
     }
+}
+
+/// Returns what stands in the place of an arrival in the entry of a header.
+#[expect(clippy::cast_precision_loss, reason = "it has 52 bits")]
+pub(super) fn as_arrival(numbering: &Numbering) -> f64 {
+    numbering.mark() as f64
 }
 
 /// Plain content of a segment.

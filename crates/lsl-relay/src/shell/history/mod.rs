@@ -41,6 +41,8 @@ pub(super) struct History {
     recipients: Option<Recipients>,
     /// What opens encrypted segments.
     identities: Option<Arc<Identities>>,
+    /// How far numberings came that cannot be read, by their marks, when the folder was opened.
+    unread: HashMap<u64, u64>,
     limits: Mutex<Limits>,
     state: Mutex<State>,
     /// Of those that read at the same time.
@@ -117,12 +119,13 @@ impl History {
             identities = Some(Arc::new(all));
         }
         let lock = folder::claim(&config.dir)?;
-        let catalog = folder::open(&config.dir, identities.as_ref())?;
+        let (catalog, unread) = folder::open(&config.dir, identities.as_ref())?;
         let (jobs, todo) = channel(JOBS);
         let history = Arc::new(Self {
             folder: config.dir.clone(),
             recipients,
             identities,
+            unread,
             limits: Mutex::new(limits(config)),
             state: Mutex::new(State {
                 catalog,
@@ -248,7 +251,13 @@ impl History {
     /// Returns the position behind the last sample that is kept of a stream.
     pub(super) fn position(&self, uid: &Uid) -> Option<Position> {
         let state = self.state();
-        let (numbering, _) = state.catalog.newest(uid)?;
+        let Some((numbering, _)) = state.catalog.newest(uid) else {
+            // Sources that number their samples do it under their uid.
+            let generation = Generation::parse(uid.as_bytes())?;
+            let numbering = Numbering::new(Uid::clone(uid), &generation);
+            let next = *self.unread.get(&numbering.mark())?;
+            return Some(Position { generation, next });
+        };
         // It is written whether it can be read or not.
         let range = state.catalog.range(numbering, true)?;
         Some(Position {

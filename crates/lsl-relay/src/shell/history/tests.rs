@@ -513,3 +513,27 @@ fn streams_that_are_over_are_told_of_some_at_a_time() {
     drop(relay);
     let _ = std::fs::remove_dir_all(&folder);
 }
+
+#[test]
+fn who_cannot_read_what_it_wrote_knows_how_far_it_came() {
+    let pair = lsl_xdf::at_rest::KeyPair::generate();
+    let write_only = |folder| HistoryConfig {
+        recipients: vec![pair.recipient.clone()],
+        ..config(folder)
+    };
+    let kept = Kept::with(write_only(folder("unread")));
+    // As our outlets number, and as others do.
+    for uid in ["0-a", "b"] {
+        kept.samples(&info(uid), 0..10);
+        kept.samples(&info(uid), 10..30);
+    }
+    let kept = Kept::with(write_only(kept.close()));
+    assert!(kept.history.uids().is_empty());
+    let next = |uid: &str| kept.history.position(&uid.into()).map(|it| it.next);
+    assert_eq!(
+        [next("0-a"), next("b"), next("0-c")],
+        [Some(30), None, None]
+    );
+    let folder = kept.close();
+    let _ = std::fs::remove_dir_all(folder);
+}

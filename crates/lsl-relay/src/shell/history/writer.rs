@@ -15,7 +15,7 @@ use lsl_xdf::chunk::{NUMBERS_TAG, PADDING_TAG};
 use lsl_xdf::{FileHeader, FileSink, Recording, Values, claim, journal_path};
 use tokio::sync::mpsc::Receiver;
 
-use super::folder::remove;
+use super::folder::{as_arrival, remove};
 use super::sink::SegmentSink;
 use super::{History, header, unix_now};
 use crate::history::{Entry, GenerationId, Numbering, Numbers, Segment, SegmentName, plan};
@@ -516,7 +516,7 @@ impl Open {
             count: 0,
             first: 0,
             offset,
-            arrival: 0.0,
+            arrival: as_arrival(numbering),
         })?;
         let kept = history.state().catalog.range(numbering, true);
         Ok(Stream {
