@@ -25,7 +25,7 @@ use std::io;
 use std::sync::Arc;
 
 use self::handshake::Handshake;
-use crate::handshake::HandshakeError;
+use crate::handshake::{HandshakeError, Trail};
 use crate::{
     Cause, Descriptor, Error, Local, PublicKey, Random, Result, Session, SessionId, Suite, TimeKeys,
 };
@@ -132,7 +132,22 @@ impl Connection {
         now: f64,
         random: &mut impl Random,
     ) -> Result<Self> {
-        let handshake = work::counted(|| Handshake::initiator(local, request, now, random))?;
+        Self::initiator_on(Arc::default(), local, request, now, random)
+    }
+
+    /// Works as [`initiator`](Self::initiator), and notes the steps of its handshake on `trail`.
+    ///
+    /// # Errors
+    /// As [`initiator`](Self::initiator).
+    pub fn initiator_on(
+        trail: Arc<Trail>,
+        local: Arc<Local>,
+        request: &[u8],
+        now: f64,
+        random: &mut impl Random,
+    ) -> Result<Self> {
+        let start = || Handshake::initiator(trail, local, request, now, random);
+        let handshake = work::counted(start)?;
         Ok(Self {
             state: State::Handshake(Box::new(handshake)),
         })
@@ -141,7 +156,17 @@ impl Connection {
     /// Awaits a handshake as the outlet of `descriptor`, on a connection whose first 14 bytes were
     /// the preamble and have been read.
     pub fn responder(local: Arc<Local>, descriptor: Arc<Descriptor>, now: f64) -> Self {
-        let handshake = Handshake::responder(local, descriptor, now);
+        Self::responder_on(Arc::default(), local, descriptor, now)
+    }
+
+    /// Works as [`responder`](Self::responder), and notes the steps of its handshake on `trail`.
+    pub fn responder_on(
+        trail: Arc<Trail>,
+        local: Arc<Local>,
+        descriptor: Arc<Descriptor>,
+        now: f64,
+    ) -> Self {
+        let handshake = Handshake::responder(trail, local, descriptor, now);
         Self {
             state: State::Handshake(Box::new(handshake)),
         }

@@ -11,8 +11,9 @@ use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
 use lsl_proto::inlet::Exchange;
 use lsl_proto::security::{ExpectedIdentity, Findings, Mismatch, connection_event, way_after};
-use lsl_secure::audit::{Event, EventKind, Span};
+use lsl_secure::audit::{Event, EventKind};
 use lsl_secure::connection::{self, Answer, Question};
+use lsl_secure::handshake::Trail;
 use lsl_secure::policy::Way;
 use lsl_secure::{
     Cause, Descriptor, Local, OsRandom, Policy, PublicKey, Role, Security, SessionEntry,
@@ -168,6 +169,7 @@ pub(crate) async fn secure(
     let own_address = stream
         .local_addr()
         .map_err(|source| crate::drive_inlet::connection::failed(peer, source))?;
+    let clock = security.audit().wants(EventKind::HandshakeOk);
     let mut judge = Judge {
         security,
         target,
@@ -177,8 +179,7 @@ pub(crate) async fn secure(
             is_relay,
             ..Findings::default()
         },
-        span: Span::begin(),
-        begun: local_clock(),
+        trail: Arc::new(Trail::begin(local_clock(), clock.then_some(local_clock))),
         accepted: None,
     };
     let failure = match judge.connect(stream, local, exchange).await {
@@ -198,8 +199,7 @@ struct Judge<'a> {
     peer: SocketAddr,
     own_address: SocketAddr,
     found: Findings,
-    span: Span,
-    begun: f64,
+    trail: Arc<Trail>,
     /// What the session needs, and what the outlet said of its stream.
     accepted: Option<(Registration, Descriptor)>,
 }
@@ -213,8 +213,10 @@ impl Judge<'_> {
         exchange: Exchange,
     ) -> lsl_secure::Result<Connection> {
         let (local, request) = (Arc::clone(local), exchange.request().to_vec());
+        let trail = Arc::clone(&self.trail);
         let starting = in_background(move || {
-            lsl_secure::Connection::initiator(local, &request, local_clock(), &mut OsRandom)
+            let now = local_clock();
+            lsl_secure::Connection::initiator_on(trail, local, &request, now, &mut OsRandom)
         });
         let handshake = starting.await??;
         let mut connection = Connection::secure(stream, self.peer, exchange, handshake);
@@ -314,7 +316,7 @@ impl Judge<'_> {
             remote,
             local,
             stream,
-            span: self.span,
+            span: self.trail.span(),
         };
         let ending = Arc::new(Ending::default());
         let to_end = Arc::clone(&ending);
@@ -324,8 +326,7 @@ impl Judge<'_> {
             peers: Arc::clone(self.target.peers),
             ending,
             peer: self.peer,
-            span: self.span,
-            begun: self.begun,
+            trail: Arc::clone(&self.trail),
         })
     }
 
@@ -347,7 +348,7 @@ impl Judge<'_> {
         peers.accepted();
         if let Some(before) = before {
             let event = event(EventKind::PeerChanged, security, self.target.info, peer)
-                .span(self.span)
+                .span(self.trail.span())
                 .session(info.id)
                 .peer(info.peer.fingerprint())
                 .peer_name(info.peer_name.as_str())
@@ -367,7 +368,7 @@ impl Judge<'_> {
             ..
         } = self;
         let event = found.failure(target.info, *peer, security.policy(), error);
-        let event = event.span(self.span).took_since(self.begun, local_clock());
+        let event = event.trail(&self.trail, local_clock());
         if found.mismatch == Some(Mismatch::Outlet) {
             let event = event.detail("another outlet (uid) is at this address");
             security.audit().record(event);

@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use lsl_platform::clock::local_clock;
 use lsl_proto::security::SessionEvents;
-use lsl_secure::audit::{Event, EventKind, Span};
+use lsl_secure::audit::{Event, EventKind};
+use lsl_secure::handshake::Trail;
 use lsl_secure::{
     Cause, Descriptor, Role, Security, SessionGuard, SessionInfo, TimeKeys, TimeProber, Totals,
 };
@@ -40,9 +41,7 @@ pub(crate) struct Registration {
     /// Keeps the session registered until it is dropped.
     pub(crate) guard: SessionGuard,
     pub(crate) peer: SocketAddr,
-    /// Tree of the connection's events, and when it began.
-    pub(crate) span: Span,
-    pub(crate) begun: f64,
+    pub(crate) trail: Arc<Trail>,
 }
 
 impl InletSession {
@@ -60,7 +59,7 @@ impl InletSession {
                 Role::Inlet,
                 registration.peer,
                 uid,
-                registration.span,
+                registration.trail.span(),
             ),
             descriptor,
             registration,
@@ -88,7 +87,7 @@ impl InletSession {
     pub(crate) fn begun(&self) {
         self.record(EventKind::HandshakeOk, |kind| {
             let event = self.events.event(kind);
-            event.took_since(self.registration.begun, local_clock())
+            event.trail(&self.registration.trail, local_clock())
         });
     }
 

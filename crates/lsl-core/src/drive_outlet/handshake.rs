@@ -11,8 +11,9 @@ use lsl_platform::fork::PerProcess;
 use lsl_proto::outlet::connection::{self as proto, Stage};
 use lsl_proto::security::{SessionEvents, failure_kind};
 use lsl_secure::admission::{Admission, Arrival, Ticket, Turn};
-use lsl_secure::audit::{EventKind, Span};
+use lsl_secure::audit::EventKind;
 use lsl_secure::connection::{self as secure, Answer, Question};
+use lsl_secure::handshake::Trail;
 use lsl_secure::policy::{REFUSAL_501, REFUSAL_503};
 use lsl_secure::{Cause, Descriptor, Local, PublicKey, Role, Security, SessionEntry};
 use tokio::sync::Notify;
@@ -48,28 +49,31 @@ pub(crate) async fn serve(
         let connection = Connection::new(stream, peer, machine, None);
         return Box::pin(acceptor.answer(connection)).await;
     };
-    let span = Span::begin();
+    let audit = identity.security.audit();
+    let clock = audit.wants(EventKind::HandshakeOk);
+    let trail = Trail::begin(local_clock(), clock.then_some(local_clock));
+    let trail = Arc::new(trail);
     let Some(pending) = PendingHandshake::arrive(&identity.security, peer.ip()) else {
         let event = (identity.event(EventKind::LimitsHit, peer)).cause(Cause::Busy);
-        identity.audit(event.detail("connections of one source").span(span));
+        identity.audit(event.detail("connections of one source").span(trail.span()));
         refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
         return Err(Error::Protocol("too many connections".into()));
     };
     let first = first_bytes(&mut stream, &mut machine);
     let Either::First(decided) = select2(first, pending.evicted()).await else {
         refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
-        return Err(evicted((peer, span), identity));
+        return Err(evicted((peer, &trail), identity));
     };
     decided?;
     // On the heap: a connection that says nothing should cost next to nothing.
     if machine.stage() == Stage::Hello {
-        return Box::pin(secure(stream, (peer, span), acceptor, local, pending)).await;
+        return Box::pin(secure(stream, (peer, trail), acceptor, local, pending)).await;
     }
     let connection = Connection::new(stream, peer, machine, None);
     let answered = Box::pin(acceptor.answer(connection));
     match select2(answered, pending.evicted()).await {
         Either::First(answered) => answered,
-        Either::Second(()) => Err(evicted((peer, span), identity)),
+        Either::Second(()) => Err(evicted((peer, &trail), identity)),
     }
 }
 
@@ -84,7 +88,7 @@ async fn first_bytes(stream: &mut ByteStream, machine: &mut proto::Connection) -
 /// Handshakes, and answers the request inside the session.
 async fn secure(
     mut stream: ByteStream,
-    (peer, span): (SocketAddr, Span),
+    (peer, trail): (SocketAddr, Arc<Trail>),
     acceptor: &impl Accept,
     local: Arc<Local>,
     pending: PendingHandshake,
@@ -103,7 +107,8 @@ async fn secure(
     };
     let now = local_clock();
     let descriptor = Arc::clone(&identity.descriptor);
-    let mut handshake = secure::Connection::responder(local, descriptor, now);
+    let mut handshake =
+        secure::Connection::responder_on(Arc::clone(&trail), local, descriptor, now);
     let shaking = Box::pin(questions.shake_hands(&mut stream, &mut handshake));
     let outcome = select2(shaking, pending.evicted()).await;
     let Questions {
@@ -113,7 +118,7 @@ async fn secure(
         Either::First(Ok(())) => {}
         Either::First(Err(error)) => {
             drop(pending);
-            audit_failure((peer, span), identity, (asked, now), &error);
+            audit_failure((peer, &trail), identity, asked, &error);
             refusal::refuse(&mut stream, peer.ip(), b"").await;
             return Err(Error::Security(error.to_string()));
         }
@@ -123,7 +128,7 @@ async fn secure(
             } else {
                 refusal::refuse(&mut stream, peer.ip(), REFUSAL_503).await;
             }
-            return Err(evicted((peer, span), identity));
+            return Err(evicted((peer, &trail), identity));
         }
     }
     pending.succeeded();
@@ -136,12 +141,12 @@ async fn secure(
     let clock =
         (!identity.is_port).then(|| clocks.register(time.into_responder(), identity.clock.clone()));
     let uid = identity.info.uid().into_owned();
-    let events = SessionEvents::new(info, Role::Outlet, peer, uid, span);
+    let events = SessionEvents::new(info, Role::Outlet, peer, uid, trail.span());
     let session = Session::new(events, &identity.security, clock);
     let machine = identity.expecting(machine);
     let mut connection = Connection::new(stream, peer, machine, Some(Box::new(session)));
     connection.begun = now;
-    if let Err(cause) = register(connection.link(), identity, here.ip(), (span, now)) {
+    if let Err(cause) = register(connection.link(), identity, here.ip(), &trail) {
         connection.link().end_session(cause);
         connection.close().await;
         return Err(Error::Security(cause.name().to_owned()));
@@ -154,7 +159,7 @@ fn register(
     link: &Arc<Link>,
     identity: &Identity,
     local: IpAddr,
-    (span, begun): (Span, f64),
+    trail: &Trail,
 ) -> Result<(), Cause> {
     let (security, session) = (&identity.security, link.session().ok_or(Cause::Internal)?);
     let policy = security.policy();
@@ -163,7 +168,7 @@ fn register(
         session
             .event(kind)
             .policy(policy)
-            .took_since(begun, local_clock())
+            .trail(trail, local_clock())
     });
     let live = SessionEntry {
         peer: session.peer(),
@@ -171,7 +176,7 @@ fn register(
         remote: link.peer.ip(),
         local,
         stream: (*identity.descriptor).clone(),
-        span,
+        span: trail.span(),
     };
     let watched = Arc::downgrade(link);
     let end = move |cause| {
@@ -349,24 +354,27 @@ fn waiting() -> &'static Mutex<Waiting> {
     WAITING.get()
 }
 
-fn evicted((peer, span): (SocketAddr, Span), identity: &Identity) -> Error {
+fn evicted((peer, trail): (SocketAddr, &Trail), identity: &Identity) -> Error {
     let event = (identity.event(EventKind::LimitsHit, peer)).cause(Cause::Busy);
-    identity.audit(event.detail("connections before authentication").span(span));
+    identity.audit(
+        event
+            .detail("connections before authentication")
+            .span(trail.span()),
+    );
     Error::Protocol("given up in favour of another connection".into())
 }
 
 fn audit_failure(
-    (peer, span): (SocketAddr, Span),
+    (peer, trail): (SocketAddr, &Trail),
     identity: &Identity,
-    (asked, begun): (Option<PublicKey>, f64),
+    asked: Option<PublicKey>,
     error: &lsl_secure::Error,
 ) {
     let cause = error.cause();
     let kind = failure_kind(Role::Outlet, error, asked.is_some());
     let mut event = identity
         .event(kind, peer)
-        .span(span)
-        .took_since(begun, local_clock())
+        .trail(trail, local_clock())
         .cause(cause)
         .detail(error.to_string());
     if let Some(key) = asked {

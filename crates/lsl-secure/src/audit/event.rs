@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::span::Span;
+use crate::handshake::{TimedStep, Trail};
 use crate::{Cause, Fingerprint, Policy, Role, SessionId, Suite};
 
 /// Makes [`Event`] of its optional fields, with a setter for each.
@@ -65,6 +66,8 @@ event_fields! {
     detail: String,
     /// Sets how long the operation took that ends with the event.
     took: Duration,
+    /// Sets the steps of the handshake that the event ends.
+    steps: Vec<TimedStep>,
     /// Sets the sums of a closed session.
     traffic: Traffic,
 }
@@ -188,10 +191,12 @@ pub(super) struct Entry {
 }
 
 impl Event {
-    /// Sets how long the operation took that ends with the event: since `begun`, both in seconds.
+    /// Sets tree, time and steps of the handshake that ends with the event.
     #[must_use]
-    pub fn took_since(self, begun: f64, now: f64) -> Self {
-        self.took(Duration::try_from_secs_f64(now - begun).unwrap_or_default())
+    pub fn trail(self, trail: &Trail, now: f64) -> Self {
+        let took = Duration::try_from_secs_f64(now - trail.begun);
+        let event = self.span(trail.span()).took(took.unwrap_or_default());
+        event.steps(trail.steps())
     }
 
     /// Version of the protocol, if there is a session.

@@ -12,6 +12,7 @@ use lsl_platform::calendar::rfc3339_nanos;
 use super::event::{Entry, role_name};
 use super::span::Span;
 use super::text::{MAX_DETAIL, MAX_OUTSIDE, is_plain, safe};
+use crate::handshake::{MAX_STEPS, TimedStep};
 
 /// The beginning of a line: `{"ts":"…","event":"…"`, and the fields of the event.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ impl Line {
         let took = event.took.map(|took| took.as_micros());
         let took = took.map(|took| u64::try_from(took).unwrap_or(u64::MAX));
         line.number("took_us", took);
+        let steps = event.steps.as_ref().filter(|steps| !steps.is_empty());
+        line.field("steps", steps, |line, steps| line.steps(steps));
         if let Some(traffic) = event.traffic {
             line.number("bytes", Some(traffic.bytes));
             line.number("records", Some(traffic.records));
@@ -130,6 +133,19 @@ impl Line {
         self.field(name, value, |line, truth| {
             line.put(if truth { b"true" } else { b"false" });
         });
+    }
+
+    fn steps(&mut self, steps: &[TimedStep]) {
+        for (index, timed) in steps.iter().take(MAX_STEPS).enumerate() {
+            self.put(if index == 0 { b"[[" } else { b",[" });
+            self.quoted(|line| line.put(timed.step.name().as_bytes()));
+            for number in [timed.after_us, timed.took_us] {
+                self.put(b",");
+                self.digits(number.into());
+            }
+            self.put(b"]");
+        }
+        self.put(b"]");
     }
 
     fn quoted(&mut self, write: impl FnOnce(&mut Self)) {

@@ -126,9 +126,14 @@ impl Audit {
     /// Records the event of this kind that `make` returns, as [`record`](Self::record). It is not even made
     /// if there is no file and nobody listens.
     pub fn record_with(&self, kind: EventKind, make: impl FnOnce(EventKind) -> Event) {
-        if self.place.is_some() || is_heard(kind) {
+        if self.wants(kind) {
             self.record_at(make(kind), local_clock(), utc_now());
         }
+    }
+
+    /// Returns whether there is a file, or somebody listens to events of this kind.
+    pub fn wants(&self, kind: EventKind) -> bool {
+        self.place.is_some() || is_heard(kind)
     }
 
     fn record_at(&self, event: Event, now: f64, utc: Duration) {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::queue::{BATCH_SECS, KEPT_FOR_WARNINGS, MAX_BYTES};
 use super::*;
 use crate::files::scratch::says;
+use crate::handshake::{Step, TimedStep};
 use crate::{Cause, Policy, Role, SessionId, Suite};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -88,6 +89,14 @@ fn entry_at(detail: &str, utc: Duration) -> Entry {
     }
 }
 
+fn step(took_us: u32) -> TimedStep {
+    TimedStep {
+        step: Step::Schedule,
+        after_us: if took_us == u32::MAX { took_us } else { 0 },
+        took_us,
+    }
+}
+
 /// What waits for the disk of such an event.
 fn line(entry: &Entry) -> Vec<u8> {
     [Line::new(entry).bytes(), b"\n"].concat()
@@ -101,6 +110,7 @@ fn a_line_has_the_fields_of_its_event_and_no_others() {
         Event::new(EventKind::SessionClosed)
             .span(Span::begin())
             .took(Duration::from_millis(2))
+            .steps([step(41), step(60)])
             .session(SessionId([0xab; 16]))
             .peer_addr("10.1.2.3:16572".parse::<SocketAddr>().unwrap())
             .peer_name("eeg-amp-1")
@@ -125,7 +135,7 @@ fn a_line_has_the_fields_of_its_event_and_no_others() {
     assert_eq!(chain.len(), 16);
     assert_eq!(values[0]["span"].as_str().unwrap().len(), 32);
     let expected = serde_json::json!({
-        "ts": values[0]["ts"], "event": "session_closed", "span": values[0]["span"], "took_us": 2000, "pid": std::process::id(),
+        "ts": values[0]["ts"], "event": "session_closed", "span": values[0]["span"], "took_us": 2000, "steps": [["schedule", 0, 41], ["schedule", 0, 60]], "pid": std::process::id(),
         "chain": chain, "seq": 0, "prev": "",
         "sid": "ab".repeat(16), "peer_addr": "10.1.2.3:16572", "peer_name": "eeg-amp-1",
         "role": "inlet", "suite": "AES-256-GCM", "version": 1, "policy": "required",
@@ -184,6 +194,7 @@ fn the_longest_line_is_whole() {
     let event = Event::new(EventKind::TrustReloadFailed)
         .span(Span::begin())
         .took(Duration::MAX)
+        .steps([step(u32::MAX); 7])
         .session(SessionId([0xff; 16]))
         .peer_addr(
             "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535"
@@ -219,7 +230,8 @@ fn the_longest_line_is_whole() {
     assert_eq!(value["stream_uid"].as_str().unwrap().len(), 256);
     assert_eq!(value["suppressed"], u64::MAX);
     assert_eq!(value["dropped"], u64::MAX);
-    assert_eq!(value.as_object().unwrap().len(), 27);
+    assert_eq!(value.as_object().unwrap().len(), 28);
+    assert_eq!(value["steps"].as_array().unwrap().len(), 5);
 }
 
 #[test]

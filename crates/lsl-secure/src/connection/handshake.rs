@@ -9,7 +9,7 @@ use super::send::Unsent;
 use super::work::{Done, Task};
 use super::{Answer, Question, Work, WorkDone};
 use crate::handshake::{
-    Claim, HandshakeError, Initiator, MAX_M1_LEN, MAX_M2_M3_LEN, Responder, Unconfirmed,
+    Claim, HandshakeError, Initiator, MAX_M1_LEN, MAX_M2_M3_LEN, Responder, Trail, Unconfirmed,
     VerifiedInitiator, VerifiedResponder, WaitM3, alert,
 };
 use crate::policy::{REFUSAL_503, REFUSAL_505};
@@ -52,12 +52,13 @@ enum Step {
 
 impl Handshake {
     pub(super) fn initiator(
+        trail: Arc<Trail>,
         local: Arc<Local>,
         request: &[u8],
         now: f64,
         random: &mut impl Random,
     ) -> Result<Self> {
-        let (initiator, flight) = Initiator::start(local, random)?;
+        let (initiator, flight) = Initiator::start_on(trail, local, random)?;
         let deadline = (now + M2_SECS, "no answer to the hello");
         let mut handshake = Self::new(Step::AwaitM2(initiator), deadline);
         handshake.out.push(&flight);
@@ -65,8 +66,13 @@ impl Handshake {
         Ok(handshake)
     }
 
-    pub(super) fn responder(local: Arc<Local>, descriptor: Arc<Descriptor>, now: f64) -> Self {
-        let step = Step::AwaitM1(Responder::new(local));
+    pub(super) fn responder(
+        trail: Arc<Trail>,
+        local: Arc<Local>,
+        descriptor: Arc<Descriptor>,
+        now: f64,
+    ) -> Self {
+        let step = Step::AwaitM1(Responder::on(trail, local));
         let mut handshake = Self::new(step, (now + M1_SECS, "no M1"));
         handshake.descriptor = descriptor;
         handshake

@@ -7,7 +7,7 @@ use super::auth::{ALERT_LEN, AUTH_LEN, Opened, open_auth, seal_alert, seal_auth}
 use super::messages::{ParsedM2, m1, m3_head, malformed};
 use super::schedule::{Agreed, Ephemeral};
 use super::transcript::Transcript;
-use super::{HandshakeError, Owner, PREAMBLE, alert};
+use super::{HandshakeError, Owner, PREAMBLE, Step, Trail, alert};
 use crate::audit::printable;
 use crate::kdf::Secret;
 use crate::{
@@ -30,16 +30,28 @@ impl Initiator {
     /// # Errors
     /// If the random generator fails.
     pub fn start(local: Arc<Local>, random: &mut impl Random) -> Result<(Self, Vec<u8>)> {
-        let ephemeral = Ephemeral::generate(random)?;
+        Self::start_on(Arc::default(), local, random)
+    }
+
+    /// Works as [`start`](Self::start), and notes its steps on `trail`.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_on(
+        trail: Arc<Trail>,
+        local: Arc<Local>,
+        random: &mut impl Random,
+    ) -> Result<(Self, Vec<u8>)> {
+        let (ephemeral, share) = Ephemeral::with_share(&trail, random)?;
         let mut flight = PREAMBLE.to_vec();
-        flight.append(&mut m1(local.suites.list(), &ephemeral.share()));
+        flight.append(&mut m1(local.suites.list(), &share));
         let mut transcript = Transcript::new();
         transcript.add(&[&flight]);
         let initiator = Self {
             local,
             ephemeral,
             transcript,
-            owner: Owner::new(),
+            owner: Owner::new(trail),
         };
         Ok((initiator, flight))
     }
@@ -67,17 +79,21 @@ impl Initiator {
         self.owner.check()?;
         let answer = ParsedM2::parse(m2, self.local.suites.list())?;
         self.transcript.add(&[answer.head]);
-        let agreed = self
-            .ephemeral
-            .agree(answer.share, self.local.psk.as_ref())?;
+        let (trail, ephemeral) = (&self.owner.trail, self.ephemeral);
+        let psk = self.local.psk.as_ref();
+        let agreed = trail.time(Step::Derive, || ephemeral.agree(answer.share, psk))?;
         let h2 = *self.transcript.hash();
-        let opened = open_auth(
-            &mut self.transcript,
-            Role::Outlet,
-            answer.suite,
-            &agreed.handshake_secret(Role::Outlet, &h2),
-            answer.sealed,
-        )?;
+        let secret = agreed.handshake_secret(Role::Outlet, &h2);
+        let transcript = &mut self.transcript;
+        let opened = trail.time(Step::Verify, || {
+            open_auth(
+                transcript,
+                Role::Outlet,
+                answer.suite,
+                &secret,
+                answer.sealed,
+            )
+        })?;
         let pending = Pending {
             secret: Box::new(agreed.handshake_secret(Role::Inlet, &h2)),
             local: self.local,
@@ -111,21 +127,21 @@ impl VerifiedResponder {
         pending.owner.check()?;
         let mut m3 = m3_head(AUTH_LEN);
         pending.transcript.add(&[&m3]);
-        let mut sealed = seal_auth(
-            &mut pending.transcript,
-            Role::Inlet,
-            &pending.local.key,
-            pending.suite,
-            &pending.secret,
-        );
+        let Pending {
+            local,
+            agreed,
+            secret,
+            mut transcript,
+            suite,
+            owner,
+        } = pending;
+        let mut sealed = owner.trail.time(Step::Sign, || {
+            seal_auth(&mut transcript, Role::Inlet, &local.key, suite, &secret)
+        });
         m3.append(&mut sealed);
-        let session = pending.agreed.session(
-            pending.transcript.hash(),
-            pending.suite,
-            self.peer,
-            &pending.local,
-            Role::Inlet,
-        );
+        let session = owner.trail.time(Step::Schedule, || {
+            agreed.session(transcript.hash(), suite, self.peer, &local, Role::Inlet)
+        });
         Ok((Unconfirmed { session }, m3))
     }
 

@@ -81,10 +81,15 @@ mod responder;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod transcript;
 
 pub use initiator::{Initiator, Unconfirmed, VerifiedResponder};
 pub use responder::{Claim, Responder, VerifiedInitiator, WaitM3};
+pub(crate) use trail::MAX_STEPS;
+pub use trail::{Step, TimedStep, Trail};
+
+use std::sync::Arc;
 
 use lsl_platform::fork::Generation;
 
@@ -137,21 +142,25 @@ pub(crate) fn alert(sealer: &mut Sealer, cause: Cause, text: &str) -> Vec<u8> {
     record
 }
 
-/// The process that began a handshake. A child of it must not go on (§8.6): two processes would seal
-/// different messages under the same nonce.
-#[derive(Debug, Clone, Copy)]
-struct Owner(Generation);
+/// The process that began a handshake, and what it notes of it. A child of it must not go on (§8.6): two
+/// processes would seal different messages under the same nonce.
+#[derive(Debug)]
+struct Owner {
+    generation: Generation,
+    trail: Arc<Trail>,
+}
 
 impl Owner {
-    fn new() -> Self {
-        Self(Generation::current())
+    fn new(trail: Arc<Trail>) -> Self {
+        let generation = Generation::current();
+        Self { generation, trail }
     }
 
-    fn is_current(self) -> bool {
-        self.0.is_current()
+    fn is_current(&self) -> bool {
+        self.generation.is_current()
     }
 
-    fn check(self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         if self.is_current() {
             Ok(())
         } else {

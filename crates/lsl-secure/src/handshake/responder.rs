@@ -7,7 +7,7 @@ use super::auth::{AUTH_LEN, Opened, open_auth, seal_auth};
 use super::messages::{Hello, m2_head, parse_m3};
 use super::schedule::{Agreed, Ephemeral};
 use super::transcript::Transcript;
-use super::{HandshakeError, Owner, PREAMBLE, alert};
+use super::{HandshakeError, Owner, PREAMBLE, Step, Trail, alert};
 use crate::kdf::Secret;
 use crate::{
     Cause, Descriptor, Error, Local, PublicKey, Random, Result, Role, Sealer, Session, Suite,
@@ -23,10 +23,13 @@ pub struct Responder {
 impl Responder {
     /// A connection whose first 14 bytes were the preamble.
     pub fn new(local: Arc<Local>) -> Self {
-        Self {
-            local,
-            owner: Owner::new(),
-        }
+        Self::on(Arc::default(), local)
+    }
+
+    /// Works as [`new`](Self::new), and notes its steps on `trail`.
+    pub fn on(trail: Arc<Trail>, local: Arc<Local>) -> Self {
+        let owner = Owner::new(trail);
+        Self { local, owner }
     }
 
     /// Takes M1, whole, with its length field. Does the asymmetric work; returns M2.
@@ -36,20 +39,25 @@ impl Responder {
     /// just a close.
     pub fn receive_m1(self, m1: &[u8], random: &mut impl Random) -> Result<(WaitM3, Vec<u8>)> {
         let (hello, suite) = self.parse_m1(m1)?;
-        let ephemeral = Ephemeral::generate(random)?;
-        let mut m2 = m2_head(suite, &ephemeral.share(), AUTH_LEN);
-        let agreed = ephemeral.agree(&hello.share, self.local.psk.as_ref())?;
+        let trail = &self.owner.trail;
+        let (ephemeral, share) = Ephemeral::with_share(trail, random)?;
+        let mut m2 = m2_head(suite, &share, AUTH_LEN);
+        let psk = self.local.psk.as_ref();
+        let agreed = trail.time(Step::Derive, || ephemeral.agree(&hello.share, psk))?;
         let mut transcript = Transcript::new();
         transcript.add(&[PREAMBLE, m1]);
         transcript.add(&[&m2]);
         let h2 = *transcript.hash();
-        let mut sealed = seal_auth(
-            &mut transcript,
-            Role::Outlet,
-            &self.local.key,
-            suite,
-            &agreed.handshake_secret(Role::Outlet, &h2),
-        );
+        let secret = agreed.handshake_secret(Role::Outlet, &h2);
+        let mut sealed = trail.time(Step::Sign, || {
+            seal_auth(
+                &mut transcript,
+                Role::Outlet,
+                &self.local.key,
+                suite,
+                &secret,
+            )
+        });
         m2.append(&mut sealed);
         let wait = WaitM3 {
             local: self.local,
@@ -125,13 +133,10 @@ impl WaitM3 {
         self.owner.check()?;
         let (head, sealed) = parse_m3(m3)?;
         self.transcript.add(&[head]);
-        open_auth(
-            &mut self.transcript,
-            Role::Inlet,
-            self.suite,
-            &self.secret,
-            sealed,
-        )
+        let (transcript, suite, secret) = (&mut self.transcript, self.suite, &self.secret);
+        self.owner.trail.time(Step::Verify, || {
+            open_auth(transcript, Role::Inlet, suite, secret, sealed)
+        })
     }
 }
 
@@ -184,8 +189,12 @@ impl VerifiedInitiator {
     }
 
     fn session(self) -> Session {
-        self.agreed
-            .session(&self.h9, self.suite, self.peer, &self.local, Role::Outlet)
+        let trail = Arc::clone(&self.owner.trail);
+        trail.time(Step::Schedule, || {
+            let (h9, local) = (&self.h9, &self.local);
+            self.agreed
+                .session(h9, self.suite, self.peer, local, Role::Outlet)
+        })
     }
 }
 

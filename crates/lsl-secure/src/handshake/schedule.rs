@@ -3,6 +3,7 @@
 use x25519_dalek::{PublicKey as Share, SharedSecret, StaticSecret};
 use zeroize::Zeroizing;
 
+use super::{Step, Trail};
 use crate::kdf::{Secret, expand_label, expand_label_into, extract};
 use crate::{
     Cause, Error, Exporter, Local, Opener, Psk, PublicKey, Random, Result, Role, Sealer, Session,
@@ -26,6 +27,15 @@ impl Ephemeral {
     /// Returns the public share for the peer.
     pub(super) fn share(&self) -> [u8; 32] {
         Share::from(&*self.0).to_bytes()
+    }
+
+    /// Generates a key with its public share, as a step of a handshake.
+    pub(super) fn with_share(trail: &Trail, random: &mut impl Random) -> Result<(Self, [u8; 32])> {
+        trail.time(Step::Generate, || {
+            let ephemeral = Self::generate(random)?;
+            let share = ephemeral.share();
+            Ok((ephemeral, share))
+        })
     }
 
     /// The secret of both shares, consuming this one.

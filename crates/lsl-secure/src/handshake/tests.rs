@@ -14,6 +14,7 @@ mod exchange;
 mod mutation;
 mod sessions;
 mod tiling;
+mod trail;
 mod vectors;
 
 /// Random source that returns given values in order.

@@ -92,8 +92,7 @@ async fn pair() -> (Connection, ByteStream, Handshake) {
         peers: Arc::default(),
         ending,
         peer: address,
-        span: Span::begin(),
-        begun: 0.0,
+        trail: Arc::default(),
     };
     connection.begin_session(info, descriptor(), registration);
     let (stream, outlet) = outlet.await.unwrap();

@@ -71,6 +71,9 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
     // All events of a connection are one tree, of another one another.
     let begun = amp.await_audit("handshake_ok", |event| event["span"] == revoked["span"]);
     assert!(begun["took_us"].is_u64(), "{begun}");
+    let steps = begun["steps"].as_array().unwrap();
+    let steps: Vec<_> = steps.iter().map(|step| step[0].as_str().unwrap()).collect();
+    assert_eq!(steps, ["generate", "derive", "sign", "verify", "schedule"]);
     let is_same = |event: &Value| event["sid"] == begun["sid"];
     let closed = amp.await_audit("session_closed", is_same);
     assert_eq!(closed["span"], begun["span"]);

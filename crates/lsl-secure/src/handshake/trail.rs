@@ -1,0 +1,117 @@
+//! How long the costly steps of a handshake take, for auditors. Spec: audit §1.1, §1.3.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::audit::Span;
+
+/// Tree, begin and steps of one connection's handshake. Its caller keeps it, whatever becomes of the handshake:
+/// a failure ends with the step that failed.
+#[derive(Debug)]
+pub struct Trail {
+    pub(crate) span: Span,
+    pub(crate) begun: f64,
+    /// Without one, nothing is measured.
+    clock: Option<fn() -> f64>,
+    steps: Mutex<Vec<TimedStep>>,
+}
+
+/// A step of a handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Makes a key share.
+    Generate,
+    /// Agrees on the secret of both shares.
+    Derive,
+    /// Signs and seals our identity.
+    Sign,
+    /// Opens and verifies the peer's identity.
+    Verify,
+    /// Derives the keys of the session.
+    Schedule,
+}
+
+/// A step and its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimedStep {
+    /// What was done.
+    pub step: Step,
+    /// Microseconds from the begin of the handshake to that of the step.
+    pub after_us: u32,
+    /// Microseconds that it took.
+    pub took_us: u32,
+}
+
+impl Trail {
+    /// Begins the trail of a connection at the time `begun`. `clock` is read around each step, and should be
+    /// `None` where nobody wants to know.
+    pub fn begin(begun: f64, clock: Option<fn() -> f64>) -> Self {
+        Self {
+            span: Span::begin(),
+            begun,
+            clock,
+            steps: Mutex::default(),
+        }
+    }
+
+    /// Returns the tree of the connection's events.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// Returns the steps so far.
+    pub fn steps(&self) -> Vec<TimedStep> {
+        let steps = self.steps.lock();
+        steps.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Does a step, and notes its time, whatever comes of it.
+    pub(super) fn time<R>(&self, step: Step, work: impl FnOnce() -> R) -> R {
+        let Some(clock) = self.clock else {
+            return work();
+        };
+        let start = clock();
+        let done = work();
+        let timed = TimedStep {
+            step,
+            after_us: micros(start - self.begun),
+            took_us: micros(clock() - start),
+        };
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        if steps.len() < MAX_STEPS {
+            steps.push(timed);
+        }
+        done
+    }
+}
+
+impl Default for Trail {
+    /// A trail of which nobody wants to know.
+    fn default() -> Self {
+        Self::begin(0.0, None)
+    }
+}
+
+impl Step {
+    /// Returns the name in lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generate => "generate",
+            Self::Derive => "derive",
+            Self::Sign => "sign",
+            Self::Verify => "verify",
+            Self::Schedule => "schedule",
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and an hour is nothing to measure here"
+)]
+fn micros(secs: f64) -> u32 {
+    (secs * 1e6) as u32
+}
+
+/// A handshake has no more, on either side.
+pub(crate) const MAX_STEPS: usize = 5;
