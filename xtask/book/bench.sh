@@ -13,6 +13,7 @@ lsl() {
     case $2 in
     discovery) words+=(--streams 5 --repeat 1) ;;
     scale) words+=(--streams 5 --idle 1) ;;
+    grid) words+=(--quick) ;;
     handshake) words+=(--count 20 --repeat 1) ;;
     aead) words+=(--seconds 0.01 --repeat 1) ;;
     *) words+=(--rounds 1 --seconds 0.2) ;;

@@ -10,6 +10,7 @@ use lsl_dl::Lsl;
 use super::job::{Backend, Job};
 use super::number::Number;
 use super::raw;
+use super::store::StoreReader;
 
 /// The sending side of a measurement.
 pub(super) enum Sender {
@@ -91,6 +92,7 @@ pub(super) enum Receiver {
     Core(Inlet),
     Library(lsl_dl::Inlet),
     Raw(Box<raw::RawReceiver>),
+    Store(Box<StoreReader>),
 }
 
 impl Receiver {
@@ -104,6 +106,11 @@ impl Receiver {
                 PATIENCE.as_secs()
             ))
         };
+        if let Some(store) = job.store {
+            let open = |_| StoreReader::open(store, job.nominal_rate());
+            let open = |index| open(index).map(|reader| Self::Store(Box::new(reader)));
+            return Ok((readers.map(open).collect::<Outcome<_>>()?, 0));
+        }
         match &job.backend {
             Backend::Core => {
                 let selector = Selector::property("source_id", &job.stream)?;
@@ -157,7 +164,7 @@ impl Receiver {
     /// Call it before the first pull; may wait for the outlet to begin.
     pub(super) fn begin(&mut self) -> Outcome {
         match self {
-            Self::Core(_) | Self::Library(_) => Ok(()),
+            Self::Core(_) | Self::Library(_) | Self::Store(_) => Ok(()),
             Self::Raw(receiver) => receiver.begin(PULL_TIMEOUT),
         }
     }
@@ -170,6 +177,11 @@ impl Receiver {
                 .pull(values, PULL_TIMEOUT.as_secs_f64())
                 .map_err(foreign),
             Self::Raw(receiver) => receiver.pull(values),
+            Self::Store(reader) => {
+                let mut stamp = [0.0];
+                let pulled = reader.pull(values, &mut stamp)?;
+                Ok((pulled > 0).then_some(stamp[0]))
+            }
         }
     }
 
@@ -198,6 +210,7 @@ impl Receiver {
                 }
                 Ok(values.len() / channels.max(1))
             }
+            Self::Store(reader) => reader.pull(values, timestamps),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `lsl bench bulk`: a fast, wide stream such as 384 channels at 32 kHz, pushed in batches of all
 //! sizes: who keeps up, and how late samples are.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use serde_json::json;
 
-use super::driver::{Benchmark, Comparison, Point, number};
+use super::driver::{Benchmark, Comparison, Point, Sides, number};
 use super::fanout::or;
 use super::job::{Extent, Job, Speed};
 use super::latency::{samples, whole_batches};
@@ -54,13 +56,7 @@ impl Bulk {
         self.comparison.run(&Benchmark {
             name: "bulk",
             points: self.points()?,
-            finish: |job, _, values| {
-                if let (Some(rate), Speed::Paced(wanted)) =
-                    (values.get("samples_per_s").copied(), job.speed)
-                {
-                    values.insert("rate_kept".into(), rate / wanted);
-                }
-            },
+            finish: rate_kept,
             table: Table {
                 parameters: &["bytes", "batch", "readers"],
                 columns: &[
@@ -96,34 +92,54 @@ impl Bulk {
             let text = "--rate, --batch, --seconds and --readers are above 0";
             return Err(Failure::Usage(text.into()));
         }
-        let mut points = Vec::new();
-        for &bytes in &self.bytes {
-            for &batch in &batches {
-                for &readers in &self.readers {
-                    points.push(Point {
-                        parameters: vec![
-                            ("bytes", json!(bytes)),
-                            ("batch", json!(batch)),
-                            ("readers", json!(readers)),
-                            ("rate", number(self.rate)),
-                        ],
-                        job: Job {
-                            speed: Speed::Paced(self.rate),
-                            warm_up: whole_batches(samples(WARM_UP_SECS, self.rate), batch),
-                            extent: Extent::Samples(whole_batches(
-                                samples(seconds, self.rate),
-                                batch,
-                            )),
-                            readers,
-                            ..Job::new("int16", bytes / 2, batch)
-                        },
-                        cannot: |_| None,
-                    });
-                }
-            }
-        }
-        Ok(points)
+        Ok(points(
+            &self.bytes,
+            &batches,
+            &self.readers,
+            [self.rate, seconds],
+        ))
     }
 }
 
-const WARM_UP_SECS: f64 = 0.25;
+/// Returns a point for each size, batch and number of readers, at this rate and so long.
+pub(super) fn points(
+    bytes: &[u32],
+    batches: &[u64],
+    readers: &[u32],
+    [rate, seconds]: [f64; 2],
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &bytes in bytes {
+        for &batch in batches {
+            for &readers in readers {
+                points.push(Point {
+                    parameters: vec![
+                        ("bytes", json!(bytes)),
+                        ("batch", json!(batch)),
+                        ("readers", json!(readers)),
+                        ("rate", number(rate)),
+                    ],
+                    job: Job {
+                        speed: Speed::Paced(rate),
+                        warm_up: whole_batches(samples(WARM_UP_SECS, rate), batch),
+                        extent: Extent::Samples(whole_batches(samples(seconds, rate), batch)),
+                        readers,
+                        ..Job::new("int16", bytes / 2, batch)
+                    },
+                    cannot: |_| None,
+                });
+            }
+        }
+    }
+    points
+}
+
+/// Makes the share of the rate that got through.
+pub(super) fn rate_kept(job: &Job, _: &Sides, values: &mut BTreeMap<String, f64>) {
+    if let (Some(rate), Speed::Paced(wanted)) = (values.get("samples_per_s").copied(), job.speed) {
+        values.insert("rate_kept".into(), rate / wanted);
+    }
+}
+
+/// Longer than a relay takes to see how a stream comes.
+const WARM_UP_SECS: f64 = 0.5;

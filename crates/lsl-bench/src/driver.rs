@@ -5,9 +5,9 @@ mod exchange;
 mod progress;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use lsl_cli::ui::notice::note;
@@ -24,6 +24,7 @@ use super::result::{Cell, Machine, Measurement, Results, Round, SCHEMA};
 use super::sandbox::Sandbox;
 use super::summary::{self, Table};
 use super::turn_error::TurnError;
+use super::via::{self, Via};
 
 /// Options that all comparisons of libraries share.
 #[derive(Debug, Clone, Args)]
@@ -34,6 +35,17 @@ pub(super) struct Comparison {
     /// liblsl if it is beside this program, else core; and the first other liblsl there is]
     #[arg(long = "lib", value_name = "LIB")]
     libraries: Vec<String>,
+
+    /// Ways of the samples, of our Rust library, in place of --lib: to readers directly, through a relay, or
+    /// through a Redis server that a relay writes to and that is started here
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        conflicts_with = "libraries",
+        value_name = "WAY,…"
+    )]
+    via: Vec<Via>,
 
     /// Name of the one that ratios are taken to, as in the table [default: the first other liblsl
     /// that was found, or the first --lib]
@@ -73,12 +85,15 @@ pub(super) struct Point {
     pub(super) cannot: fn(&Library) -> Option<&'static str>,
 }
 
+/// Makes metrics of what both sides of a job report.
+pub(super) type Finish = fn(&Job, &Sides, &mut BTreeMap<String, f64>);
+
 /// A benchmark made of measurements by two processes.
 pub(super) struct Benchmark {
     pub(super) name: &'static str,
     pub(super) points: Vec<Point>,
     /// Makes metrics of its own from what both sides report.
-    pub(super) finish: fn(&Job, &Sides, &mut BTreeMap<String, f64>),
+    pub(super) finish: Finish,
     pub(super) table: Table,
 }
 
@@ -90,6 +105,7 @@ pub(super) struct Driver {
     baseline: usize,
     rounds: usize,
     hogs: usize,
+    has_redis: bool,
     run: usize,
 }
 
@@ -98,9 +114,18 @@ impl Comparison {
     pub(super) fn driver(&self) -> Outcome<Driver> {
         let stop = Stop::install()?;
         let sandbox = Sandbox::make(PORTS)?;
-        let subjects = library::find(&self.libraries, &self.secure, &sandbox, &stop)?;
+        let subjects = if self.via.is_empty() {
+            library::find(&self.libraries, &self.secure, &sandbox, &stop)?
+        } else {
+            library::by_ways(&self.via, &self.secure)
+        };
+        let has_redis = via::has_redis();
+        if !has_redis && subjects.iter().any(|subject| subject.via.is_stored()) {
+            note("there is no redis-server on this machine: packed and river are not measured");
+        }
         let name_of = |subject: &Library| subject.shown.name.clone();
         let baseline = match &self.baseline {
+            None if !self.via.is_empty() => 0,
             None => library::baseline(&subjects, &self.libraries),
             Some(name) => subjects
                 .iter()
@@ -129,8 +154,28 @@ impl Comparison {
             baseline,
             rounds: self.rounds(),
             hogs: self.hogs,
+            has_redis,
             run: 0,
         })
+    }
+
+    /// Returns the same for all ways, if none is named: one round, into this folder.
+    pub(super) fn of_all_ways(&self, folder: &Path) -> Outcome<Self> {
+        if !self.libraries.is_empty() {
+            let text = "--lib: this compares ways of our own library; see --via";
+            return Err(Failure::Usage(text.into()));
+        }
+        let mut all = self.clone();
+        if all.via.is_empty() {
+            all.via = Via::value_variants().to_vec();
+        }
+        all.rounds = all.rounds.or(Some(1));
+        all.output = all.output.or_else(|| Some(folder.to_owned()));
+        Ok(all)
+    }
+
+    pub(super) fn output(&self) -> Option<&Path> {
+        self.output.as_deref()
     }
 
     pub(super) fn rounds(&self) -> usize {
@@ -182,7 +227,7 @@ impl Comparison {
 pub(super) type Save<'a> = &'a dyn Fn(&Results) -> Outcome;
 
 /// Makes the report of results that were written; all benchmarks end here.
-pub(super) fn finish(results: &Results, folder: &std::path::Path) -> Outcome {
+pub(super) fn finish(results: &Results, folder: &Path) -> Outcome {
     report::render(results, folder)?;
     note(format_args!(
         "results: {}",
@@ -219,23 +264,30 @@ impl Driver {
         (0..number).map(start).collect()
     }
 
-    fn run_all(&mut self, benchmark: &Benchmark, results: &mut Results, save: Save<'_>) -> Outcome {
-        let mut progress = Progress::new(benchmark.points.len() * self.rounds);
-        for (number, point) in benchmark.points.iter().enumerate() {
-            let parameters = point.parameters.iter();
-            let mut parameters: BTreeMap<String, Value> = parameters
-                .map(|(name, value)| ((*name).into(), value.clone()))
-                .collect();
-            if self.hogs > 0 {
-                // Reports merge equal parameters, and runs with and without hogs differ.
-                parameters.insert("hogs".into(), self.hogs.into());
-            }
-            results.cells.push(Cell {
-                parameters,
-                rounds: Vec::new(),
-            });
+    /// Measures the rounds that cells of a grid do not have yet.
+    pub(super) fn run_all(
+        &mut self,
+        benchmark: &Benchmark,
+        results: &mut Results,
+        save: Save<'_>,
+    ) -> Outcome {
+        let places: Vec<usize> = benchmark
+            .points
+            .iter()
+            .map(|point| self.place(point, results))
+            .collect();
+        let missing = |place: &usize| {
+            let cell = results.cells.get(*place);
+            self.rounds
+                .saturating_sub(cell.map_or(0, |it| it.rounds.len()))
+        };
+        let mut progress = Progress::new(places.iter().map(missing).sum());
+        for (number, (point, place)) in benchmark.points.iter().zip(places).enumerate() {
             let title = title(&point.parameters);
-            for round in 0..self.rounds {
+            while let Some(cell) = results.cells.get(place)
+                && cell.rounds.len() < self.rounds
+            {
+                let round = cell.rounds.len();
                 progress.show(format_args!(
                     "cell {} of {} ({title}), round {} of {}",
                     number + 1,
@@ -244,7 +296,7 @@ impl Driver {
                     self.rounds,
                 ));
                 let round = self.round(benchmark, point, round + number)?;
-                if let Some(cell) = results.cells.last_mut() {
+                if let Some(cell) = results.cells.get_mut(place) {
                     cell.rounds.push(round);
                 }
                 progress.step();
@@ -253,6 +305,27 @@ impl Driver {
         }
         progress.end();
         Ok(())
+    }
+
+    /// Returns which cell of the results is that of a point: a new one if there is none.
+    fn place(&self, point: &Point, results: &mut Results) -> usize {
+        let parameters = point.parameters.iter();
+        let mut parameters: BTreeMap<String, Value> = parameters
+            .map(|(name, value)| ((*name).into(), value.clone()))
+            .collect();
+        if self.hogs > 0 {
+            // Reports merge equal parameters, and runs with and without hogs differ.
+            parameters.insert("hogs".into(), self.hogs.into());
+        }
+        let mut cells = results.cells.iter();
+        if let Some(place) = cells.position(|cell| cell.parameters == parameters) {
+            return place;
+        }
+        results.cells.push(Cell {
+            parameters,
+            rounds: Vec::new(),
+        });
+        results.cells.len() - 1
     }
 
     /// One turn of every subject.
@@ -283,7 +356,11 @@ impl Driver {
         point: &Point,
         subject: &Library,
     ) -> Outcome<Measurement> {
-        if let Some(reason) = (point.cannot)(subject) {
+        let no_server = || {
+            let is_missing = subject.via.is_stored() && !self.has_redis;
+            is_missing.then_some("there is no redis-server on this machine")
+        };
+        if let Some(reason) = (point.cannot)(subject).or_else(no_server) {
             return Ok(Measurement {
                 failure: Some(reason.into()),
                 ..Measurement::default()
@@ -293,6 +370,7 @@ impl Driver {
         let job = Job {
             backend: subject.backend.clone(),
             secure: subject.secure(),
+            via: subject.via,
             stream: format!("bench-{}-{}", std::process::id(), self.run),
             ..point.job.clone()
         };

@@ -87,29 +87,40 @@ impl Fanout {
             let text = "--readers, --bytes, --rate and --samples are above 0";
             return Err(Failure::Usage(text.into()));
         }
-        let mut points = Vec::new();
-        for &readers in &readers {
-            for &bytes in &bytes {
-                points.push(Point {
-                    parameters: vec![
-                        ("readers", json!(readers)),
-                        ("bytes", json!(bytes)),
-                        ("rate", number(self.rate)),
-                    ],
-                    job: Job {
-                        speed: Speed::Paced(self.rate),
-                        warm_up: whole_batches(self.prime, 1),
-                        extent: Extent::Samples(samples),
-                        readers,
-                        counted: Counted::Slowest,
-                        ..Job::new("int8", bytes, 1)
-                    },
-                    cannot: |_| None,
-                });
-            }
-        }
-        Ok(points)
+        Ok(points(&readers, &bytes, self.rate, [samples, self.prime]))
     }
+}
+
+/// Returns a point for each number of readers and size, with so many samples, and so many before that are not counted.
+pub(super) fn points(
+    readers: &[u32],
+    bytes: &[u32],
+    rate: f64,
+    [samples, prime]: [u64; 2],
+) -> Vec<Point> {
+    let point = |readers: u32, bytes: u32| Point {
+        parameters: vec![
+            ("readers", json!(readers)),
+            ("bytes", json!(bytes)),
+            ("rate", number(rate)),
+        ],
+        job: Job {
+            speed: Speed::Paced(rate),
+            warm_up: whole_batches(prime, 1),
+            extent: Extent::Samples(samples),
+            readers,
+            counted: Counted::Slowest,
+            // A single sample waits for no other.
+            flush_ms: 0,
+            ..Job::new("int8", bytes, 1)
+        },
+        cannot: |_| None,
+    };
+    let of = |readers: &u32| {
+        let readers = *readers;
+        bytes.iter().map(move |bytes| point(readers, *bytes))
+    };
+    readers.iter().flat_map(of).collect()
 }
 
 /// Returns the values given, or the default if there are none.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::result::Gap;
+use super::via::{Arrivals, Store, Via};
 
 /// Task of a child process, its first line of input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,6 +78,9 @@ pub(super) struct Job {
     pub(super) backend: Backend,
     /// Whether the connections must be encrypted; if they are not, or are and must not be, the run ends.
     pub(super) secure: bool,
+    pub(super) via: Via,
+    /// Time in ms for which a relay gathers samples before it writes them to a server.
+    pub(super) flush_ms: u32,
     /// Name and source id of the stream.
     pub(super) stream: String,
     /// Name of the format, such as `float32`.
@@ -99,6 +103,8 @@ pub(super) struct Job {
     pub(super) address: Option<String>,
     /// For inlets: address at which the outlet waits for progress.
     pub(super) control: Option<String>,
+    /// For inlets: server that they ask in place of an outlet.
+    pub(super) store: Option<Store>,
 }
 
 impl Job {
@@ -107,6 +113,8 @@ impl Job {
         Self {
             backend: Backend::Core,
             secure: false,
+            via: Via::Direct,
+            flush_ms: DEFAULT_FLUSH_MS,
             stream: String::new(),
             format: format.into(),
             channels,
@@ -125,6 +133,7 @@ impl Job {
             read_last: false,
             address: None,
             control: None,
+            store: None,
         }
     }
 
@@ -149,8 +158,8 @@ impl Job {
 /// Orders of the driver to a child, after its task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Outlet: all inlets are there, begin.
-    Go,
+    /// Outlet: all inlets are there, begin. What is written first is written when it has arrived there.
+    Go(Option<Arrivals>),
     /// Inlets: so many samples were pushed.
     Pushed(u64),
     /// Outlet: all inlets are done, report.
@@ -209,3 +218,6 @@ pub(super) struct Report {
     pub(super) gaps: Vec<Gap>,
     pub(super) histogram: Vec<(f64, u64)>,
 }
+
+/// Default of a relay.
+const DEFAULT_FLUSH_MS: u32 = 8;

@@ -14,6 +14,7 @@ use super::child::Child;
 use super::job::{Backend, ChildEvent, LibraryInfo, Task};
 use super::result;
 use super::sandbox::Sandbox;
+use super::via::Via;
 
 /// Encryption of connections, as `--secure` demands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -29,6 +30,7 @@ pub(super) struct Library {
     pub(super) backend: Backend,
     /// A library, and not ours.
     pub(super) is_foreign: bool,
+    pub(super) via: Via,
 }
 
 impl Library {
@@ -73,6 +75,31 @@ pub(super) fn find(
     Ok(subjects)
 }
 
+/// Returns our Rust library by each of these ways, plain and encrypted as asked, as far as a way can be.
+pub(super) fn by_ways(ways: &[Via], secure: &[Secure]) -> Vec<Library> {
+    let mut subjects = Vec::new();
+    for &via in ways {
+        let found = FoundLibrary {
+            name: via.name(),
+            detail: via.detail().into(),
+            backend: Backend::Core,
+            encryption: if via.is_stored() {
+                Encryption::Never
+            } else {
+                Encryption::AsAsked
+            },
+            via,
+        };
+        if secure.is_empty() || secure.contains(&Secure::Off) {
+            add(&mut subjects, &found, false);
+        }
+        if secure.contains(&Secure::On) && !via.is_stored() {
+            add(&mut subjects, &found, true);
+        }
+    }
+    subjects
+}
+
 /// Chooses the baseline of ratios: the first other liblsl if no library was named, else the first.
 pub(super) fn baseline(subjects: &[Library], names: &[String]) -> usize {
     let foreign = || subjects.iter().position(|subject| subject.is_foreign);
@@ -106,6 +133,7 @@ fn add(subjects: &mut Vec<Library>, found: &FoundLibrary, is_asked: bool) {
         backend: found.backend.clone(),
         is_foreign: matches!(found.backend, Backend::Library(_))
             && found.encryption == Encryption::Never,
+        via: found.via,
     });
 }
 
@@ -114,6 +142,7 @@ struct FoundLibrary {
     detail: String,
     backend: Backend,
     encryption: Encryption,
+    via: Via,
 }
 
 /// Condition under which a library encrypts.
@@ -132,6 +161,7 @@ fn read(name: &str, sandbox: &Sandbox, stop: &Stop) -> Outcome<FoundLibrary> {
         detail: detail.into(),
         backend,
         encryption,
+        via: Via::Direct,
     };
     match name {
         "core" => {
@@ -195,6 +225,7 @@ fn library_found(path: PathBuf, library: &LibraryInfo) -> FoundLibrary {
         } else {
             Encryption::Never
         },
+        via: Via::Direct,
     }
 }
 
@@ -279,6 +310,7 @@ mod tests {
             detail: String::new(),
             backend,
             encryption,
+            via: Via::Direct,
         }
     }
 

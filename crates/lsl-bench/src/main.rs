@@ -17,6 +17,7 @@ mod driver;
 mod endpoint;
 mod fanout;
 mod gaps;
+mod grid;
 mod handshake;
 mod job;
 mod latency;
@@ -40,10 +41,12 @@ mod schedule;
 mod scratch;
 mod size;
 mod stats;
+mod store;
 mod summary;
 mod swarm;
 mod turn_error;
 mod usage;
+mod via;
 
 use std::process::ExitCode;
 
@@ -80,6 +83,8 @@ enum BenchCommand {
     Bulk(bulk::Bulk),
     /// As many samples as go through, and writing first and reading then
     Max(max::Max),
+    /// What River's performance page measures, directly, through a relay, and through Redis
+    Grid(grid::Grid),
     /// How many secure sessions can be set up
     Handshake(handshake::Handshake),
     /// The ciphers alone, by message size
@@ -133,6 +138,7 @@ impl Cli {
             BenchCommand::Fanout(action) => action.run(),
             BenchCommand::Bulk(action) => action.run(),
             BenchCommand::Max(action) => action.run(),
+            BenchCommand::Grid(action) => action.run(),
             BenchCommand::Handshake(action) => action.run(),
             BenchCommand::Aead(action) => action.run(),
             BenchCommand::Atrest(action) => action.run(),

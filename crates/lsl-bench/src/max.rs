@@ -1,11 +1,13 @@
 //! `lsl bench max`: as many samples as go through without losing one; or everything written first
 //! and read then.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use serde_json::json;
 
-use super::driver::{Benchmark, Comparison, MIB, Point, bytes_of};
+use super::driver::{Benchmark, Comparison, MIB, Point, Sides, bytes_of};
 use super::fanout::or;
 use super::job::{Backend, Extent, Job, Pull};
 use super::latency::whole_batches;
@@ -87,14 +89,8 @@ impl Max {
         if self.write_then_read {
             self.comparison.run(&Benchmark {
                 name: "write-then-read",
-                points: self.written_first()?,
-                finish: |job, sides, values| {
-                    let bytes = f64::from(job.channels) * bytes_of(&job.format);
-                    let mib = sides.samples as f64 * bytes / MIB;
-                    for (name, side) in [("write", &sides.outlet), ("read", &sides.inlet)] {
-                        values.insert(format!("{name}_mib_per_s"), mib / (side.end - side.begin));
-                    }
-                },
+                points: self.writing_first()?,
+                finish: both_speeds,
                 table: Table {
                     parameters: &["bytes", "batch"],
                     columns: &["write_mib_per_s", "read_mib_per_s", "outlet_rss_mib"],
@@ -165,7 +161,7 @@ impl Max {
         Ok(points)
     }
 
-    fn written_first(&self) -> Outcome<Vec<Point>> {
+    fn writing_first(&self) -> Outcome<Vec<Point>> {
         let most = LARGEST_WINDOW;
         if self.bytes == 0 || self.samples == 0 || self.samples > most {
             return Err(Failure::Usage(format!(
@@ -176,23 +172,43 @@ impl Max {
         let all = [1, 2, 4, 8, 16, 32, 64, 128];
         let quick = [1, 128];
         let default: &[u64] = if self.comparison.quick { &quick } else { &all };
-        let point = |batch| {
-            let job = Job::new("int8", self.bytes, batch);
-            Point {
-                parameters: vec![("bytes", json!(self.bytes)), ("batch", json!(batch))],
-                job: Job {
-                    extent: Extent::Samples(whole_batches(self.samples, batch)),
-                    pull: self.pull.unwrap_or(job.pull),
-                    read_last: true,
-                    ..job
-                },
-                cannot: |subject| {
-                    let is_raw = matches!(subject.backend, Backend::Tcp | Backend::TcpAesGcm);
-                    is_raw.then_some("a socket alone cannot keep what is written first")
-                },
-            }
-        };
-        Ok(self.batches(default)?.into_iter().map(point).collect())
+        let batches = self.batches(default)?;
+        Ok(written_first(self.bytes, self.samples, &batches, self.pull))
+    }
+}
+
+/// Returns a point for each batch, of so many samples that are written first and read then.
+pub(super) fn written_first(
+    bytes: u32,
+    samples: u64,
+    batches: &[u64],
+    pull: Option<Pull>,
+) -> Vec<Point> {
+    let point = |&batch: &u64| {
+        let job = Job::new("int8", bytes, batch);
+        Point {
+            parameters: vec![("bytes", json!(bytes)), ("batch", json!(batch))],
+            job: Job {
+                extent: Extent::Samples(whole_batches(samples, batch)),
+                pull: pull.unwrap_or(job.pull),
+                read_last: true,
+                ..job
+            },
+            cannot: |subject| {
+                let is_raw = matches!(subject.backend, Backend::Tcp | Backend::TcpAesGcm);
+                is_raw.then_some("a socket alone cannot keep what is written first")
+            },
+        }
+    };
+    batches.iter().map(point).collect()
+}
+
+/// Makes the throughput of writing, and of reading after that.
+pub(super) fn both_speeds(job: &Job, sides: &Sides, values: &mut BTreeMap<String, f64>) {
+    let bytes = f64::from(job.channels) * bytes_of(&job.format);
+    let mib = sides.samples as f64 * bytes / MIB;
+    for (name, side) in [("write", &sides.outlet), ("read", &sides.inlet)] {
+        values.insert(format!("{name}_mib_per_s"), mib / (side.end - side.begin));
     }
 }
 

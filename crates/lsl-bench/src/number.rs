@@ -47,10 +47,8 @@ macro_rules! numbers {
             }
 
             fn read(bytes: &[u8], values: &mut [Self]) {
-                for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(Self::BYTES)) {
-                    let mut exact = [0; size_of::<Self>()];
-                    exact.copy_from_slice(bytes);
-                    *value = Self::from_ne_bytes(exact);
+                for (value, bytes) in values.iter_mut().zip(bytes.as_chunks().0) {
+                    *value = Self::from_ne_bytes(*bytes);
                 }
             }
         }

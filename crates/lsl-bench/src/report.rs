@@ -8,6 +8,7 @@ mod figures;
 mod format;
 mod load;
 mod page;
+mod river;
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 use self::analysis::{Analysis, Compared};
 use self::encryption::EncryptionSummary;
+pub(crate) use self::load::read;
 use self::load::{Group, Run};
 use crate::result::Results;
 
@@ -32,7 +34,8 @@ pub(super) struct Report {
     #[arg(required = true, value_name = "DIR|FILE")]
     paths: Vec<PathBuf>,
 
-    /// Where to write report.md, report.html and charts/ [default: the first DIR, or beside FILE]
+    /// Where to write report.md, report.html and charts/, or river.md and images/ of `lsl bench grid` [default: the
+    /// first DIR, or beside FILE]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -60,7 +63,7 @@ impl Report {
         let files = load::find(&self.paths)?;
         let runs = files
             .iter()
-            .map(|file| load::read(file))
+            .map(|file| read(file))
             .collect::<Outcome<Vec<_>>>()?;
         let (mut groups, copies) = load::merge(runs);
         if copies > 0 {
@@ -171,22 +174,11 @@ pub(crate) fn render(results: &Results, directory: &Path) -> Outcome<Rendered> {
 fn render_runs(results: &Results, runs: &[Run], directory: &Path) -> Outcome<Rendered> {
     load::check(results)?;
     let analysis = Analysis::of(results);
-    let figures = figures::draw(&analysis)?;
-    let [html, markdown] = page::render(&analysis, runs, &figures)?;
-    let charts = directory.join("charts");
-    let at =
-        |path: &Path, error: io::Error| Failure::Runtime(format!("{}: {error}", path.display()));
-    fs::create_dir_all(&charts).map_err(|error| at(&charts, error))?;
-    let pages = [("report.html", &html), ("report.md", &markdown)];
-    let pages = pages.map(|(name, text)| (directory.join(name), text));
-    let pictures = figures
-        .iter()
-        .map(|figure| (charts.join(format!("{}.svg", figure.file)), &figure.svg));
-    let mut files = Vec::new();
-    for (path, text) in pages.into_iter().chain(pictures) {
-        fs::write(&path, text).map_err(|error| at(&path, error))?;
-        files.push(path);
-    }
+    let files = if results.benchmark == GRID {
+        write_beside_river(results, directory)?
+    } else {
+        write_pages(&analysis, runs, directory)?
+    };
     let rounds = format::rounds(analysis.rounds());
     Ok(Rendered {
         title: printable(&format!("{}: {rounds}", page::title(&analysis))),
@@ -194,6 +186,46 @@ fn render_runs(results: &Results, runs: &[Run], directory: &Path) -> Outcome<Ren
         summary: Summary::of(analysis, &files),
         files,
     })
+}
+
+/// Writes the page of any benchmark, as HTML and Markdown, and its charts.
+fn write_pages(analysis: &Analysis<'_>, runs: &[Run], directory: &Path) -> Outcome<Vec<PathBuf>> {
+    let figures = figures::draw(analysis)?;
+    let [html, markdown] = page::render(analysis, runs, &figures)?;
+    let mut files = vec![
+        ("report.html".to_owned(), html),
+        ("report.md".to_owned(), markdown),
+    ];
+    let charts = figures.into_iter();
+    files.extend(charts.map(|figure| (format!("charts/{}.svg", figure.file), figure.svg)));
+    write_files(directory, files)
+}
+
+/// Writes the page with River's figures beside; what a page says already besides them stays.
+fn write_beside_river(results: &Results, directory: &Path) -> Outcome<Vec<PathBuf>> {
+    let section = river::section(results)?;
+    let page = fs::read_to_string(directory.join(RIVER_PAGE)).ok();
+    let page = river::put(&section.text, page.as_deref());
+    let pictures = section.pictures.into_iter();
+    let pictures = pictures.map(|(name, svg)| (format!("images/{name}"), svg));
+    let files = std::iter::once((RIVER_PAGE.to_owned(), page)).chain(pictures);
+    write_files(directory, files.collect())
+}
+
+/// Writes texts to files below a directory, which are made with their folders, and returns where they are.
+fn write_files(directory: &Path, files: Vec<(String, String)>) -> Outcome<Vec<PathBuf>> {
+    let mut written = Vec::new();
+    for (name, text) in files {
+        let path = directory.join(name);
+        let write = || {
+            fs::create_dir_all(path.parent().unwrap_or(directory))?;
+            fs::write(&path, text)
+        };
+        let failed = |error| Failure::Runtime(format!("{}: {error}", path.display()));
+        write().map_err(failed)?;
+        written.push(path);
+    }
+    Ok(written)
 }
 
 /// The headline table: metric and cell, subject, median, ratio, interval, verdict.
@@ -287,6 +319,10 @@ impl Summary {
         }
     }
 }
+
+/// The benchmark that has a page of its own, and that page.
+const GRID: &str = "grid";
+const RIVER_PAGE: &str = "river.md";
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,10 @@ use super::child::Environment;
 #[derive(Debug)]
 pub(super) struct Sandbox {
     folder: PathBuf,
+    /// Lab session of the run.
+    session: String,
+    base_port: u16,
+    ports: u16,
 }
 
 impl Sandbox {
@@ -27,12 +31,17 @@ impl Sandbox {
         let folder = std::env::temp_dir().join(&name);
         let private = |folder: &Path| -> Outcome { Ok(create_directory(folder, Who::Owner)?) };
         private(&folder).map_err(|failure| failure.context(&folder.display().to_string()))?;
-        let sandbox = Self { folder };
+        let free = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let sandbox = Self {
+            folder,
+            session: name,
+            base_port: free.min(u16::MAX - 2 * (ports + 1)),
+            ports,
+        };
         private(&sandbox.path("home"))?;
         private(&sandbox.path("secure"))?;
-        let free = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let base = free.min(u16::MAX - ports - 1);
-        sandbox.write("lsl_api.cfg", &configuration(&name, base, ports))?;
+        let settings = configuration(&sandbox.session, sandbox.base_port, ports, "");
+        sandbox.write("lsl_api.cfg", &settings)?;
         let key = SecretKey::generate(&mut OsRandom)?;
         keyfile::write_new_key(&sandbox.path("secure/device_key.pem"), &key, None)?;
         sandbox.write("secure/trusted_peers.toml", "")?;
@@ -53,6 +62,24 @@ impl Sandbox {
         ]
     }
 
+    /// Writes a file anew, and returns where it is.
+    pub(super) fn rewrite(&self, name: &str, text: &str) -> Outcome<PathBuf> {
+        let path = self.path(name);
+        if path.exists() {
+            fs::remove_file(&path)?;
+        }
+        self.write(name, text)?;
+        Ok(path)
+    }
+
+    /// Returns the configuration of a process that finds streams through the relay at this port alone.
+    pub(super) fn beyond(&self, relay: u16) -> Outcome<PathBuf> {
+        let relay = format!("Relay = {{127.0.0.1:{relay}}}\n");
+        let base = self.base_port + self.ports + 1;
+        let settings = configuration(&self.session, base, self.ports, &relay);
+        self.rewrite("beyond.cfg", &settings)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -70,12 +97,12 @@ impl Drop for Sandbox {
 }
 
 /// One host, found by asking its ports one by one: multicast may not work on a loopback interface.
-fn configuration(session: &str, base_port: u16, ports: u16) -> String {
+fn configuration(session: &str, base_port: u16, ports: u16, relay: &str) -> String {
     format!(
         "[ports]\nBasePort = {base_port}\nPortRange = {ports}\nMulticastPort = {}\n\
          IPv6 = disable\n\n\
          [multicast]\nResolveScope = machine\n\n\
-         [lab]\nSessionID = {session}\nKnownPeers = {{127.0.0.1}}\n\n\
+         [lab]\nSessionID = {session}\nKnownPeers = {{127.0.0.1}}\n{relay}\n\
          [log]\nlevel = -2\n",
         base_port + ports
     )

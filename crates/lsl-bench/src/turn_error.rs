@@ -46,6 +46,7 @@ pub(super) fn must_encrypt(subject: &Library, encrypted: u64, of: u64) -> Result
 mod tests {
     use super::super::job::Backend;
     use super::super::result;
+    use super::super::via::Via;
     use super::*;
 
     #[test]
@@ -59,6 +60,7 @@ mod tests {
                 },
                 backend: Backend::Core,
                 is_foreign: false,
+                via: Via::Direct,
             };
             match must_encrypt(&subject, encrypted, 3) {
                 Ok(()) => String::new(),

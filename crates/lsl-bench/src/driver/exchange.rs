@@ -10,6 +10,7 @@ use crate::library::{ENDPOINT, Library};
 use crate::result::Measurement;
 use crate::sandbox::Sandbox;
 use crate::turn_error::{TurnError, must_encrypt};
+use crate::via::Between;
 
 /// Reports of the two processes.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Sides {
     pub(crate) inlet: Report,
     /// Samples that were pushed and counted, without warm-up.
     pub(crate) samples: u64,
+    /// Processor time of the processes between, by their names.
+    pub(crate) between: Vec<(&'static str, f64)>,
 }
 
 /// Runs the two processes of one turn to their reports.
@@ -35,15 +38,18 @@ pub(super) fn exchange(
     let mut outlet = Child::spawn(ENDPOINT, &environment)?;
     outlet.say(&Task::Outlet(job.clone()))?;
     let found = ready(&mut outlet).map_err(|failure| failure.context("outlet"))?;
-    let mut inlet = Child::spawn(ENDPOINT, &environment)?;
+    let between = Between::start(sandbox, job)?;
+    let mut inlet = Child::spawn(ENDPOINT, &between.environment(sandbox, job.secure)?)?;
     inlet.say(&Task::Inlet(Job {
         address: found.address,
         control: found.control,
+        store: between.store(),
         ..job.clone()
     }))?;
     let opened = ready(&mut inlet).map_err(|failure| failure.context("inlet"))?;
     must_encrypt(subject, opened.encrypted.into(), job.readers.into())?;
-    outlet.say(&Order::Go)?;
+    let before = between.cpu_secs();
+    outlet.say(&Order::Go(between.arrivals))?;
     let limit = PUSH_SECS + 20.0 * expected_secs(job);
     let pushed = match outlet.hear(stop, limit)? {
         ChildEvent::Pushed(pushed) => pushed,
@@ -62,12 +68,16 @@ pub(super) fn exchange(
         other => Err(unexpected(other)),
     };
     let received = report(&mut inlet, limit).map_err(|failure| failure.context("inlet"))?;
+    let used = between.cpu_secs().into_iter().zip(before);
+    let used = used.map(|((name, after), (_, before))| (name, after - before));
+    let used = used.collect();
     outlet.say(&Order::Finish)?;
     let sent = report(&mut outlet, CONNECT_SECS).map_err(|failure| failure.context("outlet"))?;
     Ok(Sides {
         outlet: sent,
         inlet: received,
         samples: pushed - job.warm_up,
+        between: used,
     })
 }
 
@@ -107,6 +117,10 @@ pub(super) fn measurement(benchmark: &Benchmark, job: &Job, sides: Sides) -> Mea
                 switches as f64 / samples,
             );
         }
+    }
+    for (name, secs) in &sides.between {
+        values.insert(format!("{name}_cpu_us_per_sample"), 1e6 * secs / samples);
+        cpu = cpu.map(|sum| sum + secs);
     }
     if let Some(cpu) = cpu {
         values.insert("cpu_us_per_sample".into(), 1e6 * cpu / samples);

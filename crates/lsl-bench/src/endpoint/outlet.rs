@@ -29,12 +29,18 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
         control: port.map(|port| port.to_string()),
         encrypted: 0,
     }))?;
-    orders.expect(|order| matches!(order, Order::Go).then_some(()))?;
-    sender.wait(job.readers)?;
+    let arrivals = orders.expect(|order| match order {
+        Order::Go(arrivals) => Some(arrivals),
+        _ => None,
+    })?;
+    sender.wait(job.via.consumers(job.readers))?;
     let mut progress = control
         .map(|control| InletProgress::accept(&control))
         .transpose()?;
     let (mut report, begun, pushed) = push_all::<T>(job, &mut sender, progress.as_mut())?;
+    if let Some(arrivals) = arrivals.filter(|_| job.read_last) {
+        report.end = arrivals.wait_for(pushed)?.max(report.end);
+    }
     tell(&ChildEvent::Pushed(pushed))?;
     orders.expect(|order| matches!(order, Order::Finish).then_some(()))?;
     // The cost includes sending queued samples after the last push.

@@ -77,7 +77,7 @@ fn search(directory: &Path, levels: usize, files: &mut Vec<PathBuf>) -> Outcome 
 }
 
 /// Reads one file; failures name its path.
-pub(super) fn read(path: &Path) -> Outcome<Results> {
+pub(crate) fn read(path: &Path) -> Outcome<Results> {
     let name = path.display().to_string();
     let text = fs::read(path).map_err(|error| Failure::from(error).context(&name))?;
     parse(&text).map_err(|failure| failure.context(&name))

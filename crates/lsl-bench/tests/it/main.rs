@@ -9,6 +9,7 @@
 
 mod bench;
 mod bench_others;
+mod bench_ways;
 #[path = "../../../lsl-cli/tests/it/lab.rs"]
 #[expect(dead_code, reason = "the tests of `lsl` need more of it")]
 mod lab;
