@@ -1,8 +1,11 @@
 //! `lsl audit`: reads, checks and sums up the security log that `audit_file` switches on.
 
+mod filter;
 mod lines;
+mod query;
 mod summary;
 mod tail;
+mod tree;
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -28,6 +31,12 @@ enum AuditCommand {
     /// Print the last events, and with --follow those that come
     #[command(after_help = tail::EXAMPLES)]
     Tail(tail::Tail),
+    /// Print events as they are recorded, until Ctrl-C: `tail -n 0 --follow`
+    #[command(after_help = tail::FOLLOW_EXAMPLES)]
+    Follow(tail::Follow),
+    /// Print connections and what became of them, picked by time and content
+    #[command(after_help = query::EXAMPLES)]
+    Query(query::Query),
     /// Check that no line was changed, removed or added
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
@@ -38,7 +47,8 @@ enum AuditCommand {
 
 const EXAMPLES: &str = "\
 Examples:
-  lsl audit tail --follow     what happens now?
+  lsl audit follow            what happens now?
+  lsl audit query --since 2h  who was connected, how, and for how long?
   lsl audit verify            is the log as it was written?
   lsl audit summary           who connected, who was refused, and why?
 
@@ -78,6 +88,8 @@ impl Audit {
     pub(crate) fn run(&self) -> Outcome {
         match &self.action {
             AuditCommand::Tail(tail) => tail.run(),
+            AuditCommand::Follow(follow) => follow.run(),
+            AuditCommand::Query(query) => query.run(),
             AuditCommand::Verify(verify) => verify.run(),
             AuditCommand::Summary(summary) => summary.run(),
         }

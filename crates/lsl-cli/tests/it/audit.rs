@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use lsl_core::secure::audit::{Audit, Event, EventKind};
+use lsl_core::secure::audit::{Audit, Event, EventKind, Span};
 use lsl_core::secure::{Cause, Role};
 
 use crate::lab::Lab;
@@ -65,6 +65,100 @@ fn tail_follows_across_rotation() {
     assert!(next().contains("handshake_ok"));
     command.kill().unwrap();
     command.wait().unwrap();
+}
+
+#[test]
+fn follow_shows_what_comes_and_is_meant() {
+    let lab = Lab::new();
+    let log = lab.path("audit.jsonl");
+    write(&log);
+    let arguments = ["audit", "follow", &log, "--where", "event~shake", "--json"];
+    let mut command = lab.command(&arguments).spawn().unwrap();
+    let mut lines = BufReader::new(command.stdout.take().unwrap()).lines();
+    // Until it looks, whenever that is, what is written is of the past.
+    let audit = Audit::open(Path::new(&log), 0).unwrap();
+    let first = std::thread::scope(|scope| {
+        let first = scope.spawn(|| lines.next().unwrap().unwrap());
+        while !first.is_finished() {
+            audit.record(Event::new(EventKind::TrustReloaded));
+            audit.record(Event::new(EventKind::HandshakeOk).peer_name("late"));
+            assert!(audit.flush(Duration::from_secs(20)));
+        }
+        first.join().unwrap()
+    });
+    assert!(
+        first.contains("handshake_ok") && first.contains("late"),
+        "{first}"
+    );
+    command.kill().unwrap();
+    command.wait().unwrap();
+}
+
+#[test]
+fn query_shows_connections_whole() {
+    let lab = Lab::new();
+    let log = lab.path("audit.jsonl");
+    write(&log);
+    let audit = Audit::open(Path::new(&log), 0).unwrap();
+    let spans = [Span::begin(), Span::begin()];
+    let address = "10.0.0.7:5000".parse::<SocketAddr>().unwrap();
+    for kind in [
+        EventKind::HandshakeOk,
+        EventKind::KeyUpdate,
+        EventKind::SessionClosed,
+    ] {
+        for (span, name) in spans.into_iter().zip(["amp1", "amp2"]) {
+            let event = Event::new(kind)
+                .span(span)
+                .peer_addr(address)
+                .peer_name(name);
+            audit.record(event.took(Duration::from_micros(312)));
+        }
+    }
+    assert!(audit.flush(Duration::from_secs(20)));
+    fs::rename(&log, format!("{log}.1")).unwrap();
+    fs::write(&log, "nonsense\n").unwrap();
+
+    let query = |more: &[&str]| lab.run(&[&["audit", "query", &log], more].concat()).ok();
+    let shown = query(&[
+        "--since",
+        "1h",
+        "--where",
+        "event=key_update",
+        "--where",
+        "peer_name=amp2",
+    ]);
+    let lines: Vec<_> = shown.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{shown:?}");
+    assert!(
+        lines[0].ends_with("lsl::session  amp2  10.0.0.7:5000"),
+        "{shown:?}"
+    );
+    assert_eq!(lines[1], "  lsl::handshake  ok  312 µs");
+    assert_eq!(lines[3], "  lsl::close  session_closed  312 µs");
+    assert!(shown.stderr.contains("1 line cannot be read"), "{shown:?}");
+    assert_eq!(query(&["--until", "1h"]).stdout, "");
+    // Both connections, and three lines of none.
+    let all = query(&["--json"]).json();
+    assert_eq!(all.as_array().unwrap().len(), 5);
+    assert_eq!(all[4]["spans"].as_array().unwrap().len(), 3);
+    let folded = query(&[
+        "--folded",
+        "--where",
+        "peer_name=amp1",
+        "--where",
+        "name=lsl::rekey",
+    ]);
+    assert!(
+        folded
+            .stdout
+            .starts_with("lsl::session;lsl::handshake 312\n"),
+        "{folded:?}"
+    );
+    assert_eq!(
+        lab.run(&["audit", "query", &log, "--where", "x"]).status,
+        Some(2)
+    );
 }
 
 #[test]

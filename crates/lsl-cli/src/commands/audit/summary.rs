@@ -44,6 +44,8 @@ struct Totals {
     unreadable: u64,
     events: BTreeMap<String, u64>,
     failures: BTreeMap<String, u64>,
+    /// Sessions by what seals them.
+    algorithms: BTreeMap<String, u64>,
     peers: BTreeMap<String, Peer>,
 }
 
@@ -135,6 +137,9 @@ impl Totals {
             let cause = entry.cause.as_ref().unwrap_or(&entry.event);
             add(self.failures.entry(cause.clone()).or_default(), times);
         }
+        if let (Some(suite), "handshake_ok") = (&entry.suite, entry.event.as_str()) {
+            add(self.algorithms.entry(suite.clone()).or_default(), times);
+        }
         let peer = entry.counted_peer();
         if !peer.is_empty() {
             // Suppressed events may have been of others.
@@ -165,7 +170,11 @@ impl Totals {
             }
             _ => return writeln!(out, "no events"),
         }
-        for (title, counts) in [("EVENT", &self.events), ("FAILED BECAUSE", &self.failures)] {
+        for (title, counts) in [
+            ("EVENT", &self.events),
+            ("FAILED BECAUSE", &self.failures),
+            ("SEALED WITH", &self.algorithms),
+        ] {
             if !counts.is_empty() {
                 let mut table = Table::new(&[(title, left), ("COUNT", right)]);
                 let mut rows: Vec<_> = counts.iter().collect();
@@ -216,7 +225,7 @@ mod tests {
     fn counts_include_what_was_suppressed() {
         let mut totals = Totals::default();
         for line in [
-            r#"{"ts":"2026-11-21T10:00:02Z","event":"handshake_ok","peer_name":"amp1","bytes":1}"#,
+            r#"{"ts":"2026-11-21T10:00:02Z","event":"handshake_ok","peer_name":"amp1","suite":"AES-256-GCM","bytes":1}"#,
             r#"{"ts":"2026-11-21T10:00:01Z","event":"handshake_failed","cause":"timeout",
                 "peer_addr":"[::ffff:10.0.0.1]:5","suppressed":90}"#,
             r#"{"ts":"2026-11-21T10:00:03Z","event":"handshake_failed","cause":"malformed",
@@ -233,6 +242,7 @@ mod tests {
             "lines": 5, "dropped": 4, "unreadable": 1,
             "events": { "handshake_ok": 1, "handshake_failed": 93, "plaintext_refused": 1 },
             "failures": { "timeout": 91, "malformed": 1, "plaintext_refused": 1, "self_key": 1 },
+            "algorithms": { "AES-256-GCM": 1 },
             "peers": {
                 "amp1": { "events": 1, "failures": 0, "bytes": 1, "last": "2026-11-21T10:00:02Z" },
                 "10.0.0.1": { "events": 3, "failures": 3, "bytes": 0, "last": "2026-11-21T10:00:03Z" },

@@ -9,6 +9,7 @@ use clap::Args;
 use lsl_core::local_clock;
 use lsl_platform::disk::is_still;
 
+use super::filter::Conditions;
 use super::lines::{AuditRecord, Lines, parse};
 use super::{Log, configured};
 use crate::failure::{Failure, Outcome};
@@ -30,15 +31,51 @@ pub(super) struct Tail {
     #[arg(short, long)]
     follow: bool,
 
+    #[command(flatten)]
+    conditions: Conditions,
+
     /// Print the lines as they are: one JSON object each
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct Follow {
+    /// Log to read; by default the audit_file of the configuration
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    #[command(flatten)]
+    conditions: Conditions,
+
+    /// Print the lines as they are: one JSON object each
+    #[arg(long)]
+    json: bool,
+}
+
+impl Follow {
+    pub(super) fn run(&self) -> Outcome {
+        let tail = Tail {
+            file: self.file.clone(),
+            number: 0,
+            follow: true,
+            conditions: self.conditions.clone(),
+            json: self.json,
+        };
+        tail.run()
+    }
+}
+
+pub(super) const FOLLOW_EXAMPLES: &str = "\
+Examples:
+  lsl audit follow
+  lsl audit follow --where event~refused
+  ssh amp1 lsl audit follow --json | jq .peer_name";
+
 pub(super) const EXAMPLES: &str = "\
 Examples:
   lsl audit tail -n 50
-  lsl audit tail --follow
+  lsl audit tail -n 50 --where peer_name=amp1
   lsl audit tail --json -n 1000 | jq 'select(.event == \"handshake_failed\")'
 
 A peer in (parentheses) is who somebody claimed to be without proof.";
@@ -62,7 +99,7 @@ impl Tail {
             let mut lines = Lines::open(file)?;
             // The current file may be growing: `follow` shows later lines.
             while let Some(line) = lines.next_complete()? {
-                if !line.is_empty() && self.number > 0 {
+                if !line.is_empty() && self.number > 0 && self.wants(line) {
                     if last.len() == self.number {
                         last.pop_front();
                     }
@@ -95,7 +132,9 @@ impl Tail {
             };
             if let Some(lines) = &mut current {
                 while let Some(line) = lines.next_complete()? {
-                    self.show(line)?;
+                    if self.wants(line) {
+                        self.show(line)?;
+                    }
                 }
             }
             if !is_current {
@@ -113,6 +152,12 @@ impl Tail {
                 return Ok(());
             }
         }
+    }
+
+    /// Returns whether a line is meant. What is no line of a log is told.
+    fn wants(&self, line: &[u8]) -> bool {
+        self.conditions.is_empty()
+            || serde_json::from_slice(line).map_or(true, |fields| self.conditions.hold(&fields))
     }
 
     fn show(&self, line: &[u8]) -> Outcome {

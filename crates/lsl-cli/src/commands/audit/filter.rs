@@ -1,0 +1,256 @@
+//! Which events a command is to show: by time, and by what their lines say.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use lsl_platform::calendar::{Date, rfc3339};
+use lsl_platform::clock::utc_now;
+use serde_json::{Map, Value};
+
+use super::tree::context_name;
+
+/// A line of a log, field by field.
+pub(super) type Fields = Map<String, Value>;
+
+/// Conditions on what a line says.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Conditions {
+    /// Only where KEY OP VALUE holds: KEY is a field of the line or `name`, OP one of = != ~ (contains)
+    /// < <= > >=; several must all hold
+    #[arg(long = "where", value_name = "EXPR")]
+    conditions: Vec<Condition>,
+}
+
+/// Conditions on when an event was recorded.
+#[derive(Debug, Default, Args)]
+pub(super) struct Times {
+    /// Only events from then on: `30s`, `10min`, `2h` or `3d` ago, `today`, or a time in UTC as the log has it
+    #[arg(long, value_name = "WHEN")]
+    since: Option<When>,
+
+    /// Only events before then
+    #[arg(long, value_name = "WHEN")]
+    until: Option<When>,
+}
+
+/// A moment, as the beginning of a `ts` in UTC.
+#[derive(Debug, Clone, PartialEq)]
+struct When(String);
+
+#[derive(Debug, Clone)]
+struct Condition {
+    key: String,
+    operator: Operator,
+    value: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Operator {
+    Contains,
+    /// Any of these, or none of them.
+    Compares(&'static [Ordering], bool),
+}
+
+impl Conditions {
+    /// Returns whether all of them hold for a line.
+    pub(super) fn hold(&self, fields: &Fields) -> bool {
+        self.conditions.iter().all(|it| it.holds(fields))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
+}
+
+impl Times {
+    /// Returns whether a line is of that time.
+    pub(super) fn hold(&self, fields: &Fields) -> bool {
+        let ts = fields.get("ts").and_then(Value::as_str).unwrap_or_default();
+        let ts = ts.trim_end_matches('Z');
+        let is_since = self.since.as_ref().is_none_or(|since| ts >= &since.0[..]);
+        is_since && self.until.as_ref().is_none_or(|until| ts < &until.0[..])
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.since.is_none() && self.until.is_none()
+    }
+}
+
+impl Condition {
+    fn holds(&self, fields: &Fields) -> bool {
+        let key = self.key.strip_prefix("lsl::").unwrap_or(&self.key);
+        let value = match fields.get(key) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None if key == "name" => {
+                let event = fields.get("event").and_then(Value::as_str);
+                context_name(event.unwrap_or_default()).0
+            }
+            None => String::new(),
+        };
+        match self.operator {
+            Operator::Contains => value.contains(&self.value),
+            Operator::Compares(any, holds) => {
+                let numbers = (value.parse::<f64>(), self.value.parse::<f64>());
+                let order = match numbers {
+                    (Ok(one), Ok(other)) => one.partial_cmp(&other),
+                    _ => Some(value.cmp(&self.value)),
+                };
+                order.is_some_and(|order| any.contains(&order)) == holds
+            }
+        }
+    }
+}
+
+/// The operators, those first that begin with another one.
+const OPERATORS: [(&str, Operator); 7] = [
+    ("!=", Operator::Compares(&[Ordering::Equal], false)),
+    (
+        "<=",
+        Operator::Compares(&[Ordering::Less, Ordering::Equal], true),
+    ),
+    (
+        ">=",
+        Operator::Compares(&[Ordering::Greater, Ordering::Equal], true),
+    ),
+    ("=", Operator::Compares(&[Ordering::Equal], true)),
+    ("<", Operator::Compares(&[Ordering::Less], true)),
+    (">", Operator::Compares(&[Ordering::Greater], true)),
+    ("~", Operator::Contains),
+];
+
+impl FromStr for Condition {
+    type Err = NotThat;
+
+    fn from_str(text: &str) -> Result<Self, NotThat> {
+        let found = text.char_indices().find_map(|(at, _)| {
+            let (key, rest) = text.split_at(at);
+            OPERATORS.iter().find_map(|(sign, operator)| {
+                let value = rest.strip_prefix(sign)?;
+                Some((key.trim(), *operator, value.trim()))
+            })
+        });
+        match found {
+            Some((key, operator, value)) if !key.is_empty() => Ok(Self {
+                key: key.to_owned(),
+                operator,
+                value: value.to_owned(),
+            }),
+            _ => Err(NotThat("write KEY OP VALUE, for instance 'cause=timeout'")),
+        }
+    }
+}
+
+impl FromStr for When {
+    type Err = NotThat;
+
+    fn from_str(text: &str) -> Result<Self, NotThat> {
+        let now = utc_now();
+        if text == "today" {
+            return Ok(Self(Date::from_unix_time(now).to_string()));
+        }
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let secs = match text.get(digits.len()..) {
+            Some("s") => 1,
+            Some("min") => 60,
+            Some("h") => 3600,
+            Some("d") => 86_400,
+            _ => 0,
+        };
+        if let (true, Ok(number)) = (secs > 0, digits.parse::<u64>()) {
+            let ago = Duration::from_secs(number.saturating_mul(secs));
+            let then = rfc3339(now.saturating_sub(ago));
+            return Ok(Self(then.trim_end_matches('Z').to_owned()));
+        }
+        // A beginning of a time is one, too: a day, a minute.
+        let moment = text.trim_end_matches('Z').replacen(' ', "T", 1);
+        let shape = "0000-00-00T00:00:00.000000000";
+        let fits = moment
+            .chars()
+            .zip(shape.chars())
+            .all(|(c, place)| match place {
+                '0' => c.is_ascii_digit(),
+                _ => c == place,
+            });
+        if fits && (10..=shape.len()).contains(&moment.len()) {
+            return Ok(Self(moment));
+        }
+        Err(NotThat(
+            "write 30s, 10min, 2h, 3d, today, 2026-11-22 or 2026-11-22T19:30:00Z (in UTC)",
+        ))
+    }
+}
+
+/// What should have been written instead.
+#[derive(Debug)]
+struct NotThat(&'static str);
+
+impl fmt::Display for NotThat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for NotThat {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_compare_numbers_and_texts() {
+        let line = r#"{"ts":"2026-11-22T19:30:00.5Z","event":"handshake_failed","cause":"timeout","took_us":900,
+            "clean":false}"#;
+        let fields: Fields = serde_json::from_str(line).unwrap();
+        let check = |text: &str, expected: bool| {
+            let condition: Condition = text.parse().unwrap();
+            assert_eq!(condition.holds(&fields), expected, "{text}");
+        };
+        check("cause=timeout", true);
+        check("cause != timeout", false);
+        check("cause~time", true);
+        check("took_us>=1000", false);
+        check("took_us < 1000", true);
+        check("lsl::took_us>89", true);
+        check("clean=false", true);
+        check("absent=", true);
+        check("absent!=x", true);
+        check("name=lsl::handshake", true);
+        check("event~=failed", false);
+        for text in ["", "cause", "=timeout"] {
+            assert!(text.parse::<Condition>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_compared_as_the_log_writes_them() {
+        let line = r#"{"ts":"2026-11-22T19:30:00.500000000Z"}"#;
+        let fields: Fields = serde_json::from_str(line).unwrap();
+        let check = |since: &str, until: &str, expected: bool| {
+            let times = Times {
+                since: Some(since.parse().unwrap()),
+                until: Some(until.parse().unwrap()),
+            };
+            assert_eq!(times.hold(&fields), expected, "{since} {until}");
+        };
+        check("2026-11-22", "2026-11-23", true);
+        check("2026-11-22T19:30:00Z", "2026-11-22 19:30:01", true);
+        check("2026-11-22T19:30:00.6Z", "2026-11-23", false);
+        check("2026-11-21", "2026-11-22", false);
+        check("9999999d", "2026-11-22T19:30:00.500000001Z", true);
+        for text in [
+            "",
+            "yesterday",
+            "3",
+            "3w",
+            "2026-11",
+            "2026-11-22T19:30:00+01:00",
+        ] {
+            assert!(text.parse::<When>().is_err(), "{text}");
+        }
+        assert_eq!("today".parse::<When>().unwrap().0.len(), 10);
+    }
+}
