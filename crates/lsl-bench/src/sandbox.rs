@@ -5,18 +5,19 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lsl_cli::failure::Outcome;
 use lsl_core::secure::{OsRandom, SecretKey, keyfile};
 use lsl_platform::files::{Who, create_directory, create_new};
 
 use super::child::Environment;
+use super::scratch::Folder;
 
 /// A temporary folder with the configurations of the processes; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Sandbox {
-    folder: PathBuf,
+    folder: Folder,
     /// Lab session of the run.
     session: String,
     base_port: u16,
@@ -27,19 +28,17 @@ impl Sandbox {
     /// Makes it. Streams of the run get `ports` ports on the loopback interface; a liblsl outlet takes
     /// two.
     pub(super) fn make(ports: u16) -> Outcome<Self> {
-        let name = format!("lsl-bench-{}", std::process::id());
-        let folder = std::env::temp_dir().join(&name);
-        let private = |folder: &Path| -> Outcome { Ok(create_directory(folder, Who::Owner)?) };
-        private(&folder).map_err(|failure| failure.context(&folder.display().to_string()))?;
+        let folder = Folder::make(&std::env::temp_dir(), "run")?;
         let free = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let sandbox = Self {
             folder,
-            session: name,
+            session: format!("lsl-bench-{}", std::process::id()),
             base_port: free.min(u16::MAX - 2 * (ports + 1)),
             ports,
         };
-        private(&sandbox.path("home"))?;
-        private(&sandbox.path("secure"))?;
+        for folder in ["home", "secure"] {
+            create_directory(&sandbox.path(folder), Who::Owner)?;
+        }
         let settings = configuration(&sandbox.session, sandbox.base_port, ports, "");
         sandbox.write("lsl_api.cfg", &settings)?;
         let key = SecretKey::generate(&mut OsRandom)?;
@@ -81,18 +80,11 @@ impl Sandbox {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.path(name)
     }
 
     fn write(&self, name: &str, text: &str) -> Outcome {
         Ok(create_new(&self.path(name), Who::Owner)?.write_all(text.as_bytes())?)
-    }
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        // Remaining files stay in the folder for temporary files.
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

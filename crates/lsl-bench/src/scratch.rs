@@ -1,7 +1,7 @@
 //! A place for large files that are gone afterwards, and processes that are gone afterwards.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 
@@ -33,9 +33,17 @@ pub(super) struct Folder(PathBuf);
 impl Folder {
     /// Makes the folder in `place`, for this user alone.
     pub(super) fn make(place: &Path, what: &str) -> Outcome<Self> {
-        let folder = place.join(format!("lsl-bench-{what}-{}", std::process::id()));
-        create_directory(&folder, Who::Owner)
-            .map_err(|error| Failure::from(error).context(&folder.display().to_string()))?;
+        let own = format!("lsl-bench-{what}-{}", std::process::id());
+        let mut folder = place.join(&own);
+        let mut number = 0;
+        while let Err(error) = create_directory(&folder, Who::Owner) {
+            // Of a run that was killed: in a namespace of its own each has the same process id.
+            if error.kind() != ErrorKind::AlreadyExists || number == MOST_LEFT {
+                return Err(Failure::from(error).context(&folder.display().to_string()));
+            }
+            number += 1;
+            folder = place.join(format!("{own}.{number}"));
+        }
         Ok(Self(folder))
     }
 
@@ -90,3 +98,6 @@ impl Drop for KilledOnDrop {
 
 /// Bytes that stay free for other programs.
 const RESERVE: u64 = 1 << 30;
+
+/// Folders of others that are passed by: no one leaves so many.
+const MOST_LEFT: u32 = 1000;

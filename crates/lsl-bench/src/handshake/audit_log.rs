@@ -11,13 +11,13 @@ use lsl_benches::handshake::Peers;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_core::secure::audit::{Event, EventKind, rotated};
 use lsl_core::secure::{Audit, Policy, Role, Session};
-use lsl_platform::files::{Who, create_directory};
 
 use super::Audited;
+use crate::scratch::Folder;
 
 /// A directory of its own, gone with this.
 #[derive(Debug)]
-pub(super) struct AuditLogs(PathBuf);
+pub(super) struct AuditLogs(Folder);
 
 /// The log of one turn.
 #[derive(Debug)]
@@ -33,18 +33,15 @@ impl AuditLogs {
     /// Makes the folder of the logs in `parent`, or among temporary files.
     pub(super) fn new(parent: Option<&Path>) -> Outcome<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
-        let own = parent.join(format!("lsl-bench-{}", std::process::id()));
         // Nobody else may have a hand in it: others can write to the parent.
-        create_directory(&own, Who::Owner)
-            .map_err(|error| Failure::Runtime(format!("cannot make {}: {error}", own.display())))?;
-        Ok(Self(own))
+        Ok(Self(Folder::make(&parent, "audit")?))
     }
 
     /// Opens a new log, with a file if `audited` asks for one.
     pub(super) fn open(&self, audited: Audited) -> Outcome<Log> {
         let path = match audited {
             Audited::None | Audited::Off => None,
-            Audited::On | Audited::OnSync => Some(self.0.join("audit.jsonl")),
+            Audited::On | Audited::OnSync => Some(self.0.path("audit.jsonl")),
         };
         let audit = match &path {
             Some(path) => Audit::open(path, 0)?,
@@ -56,13 +53,6 @@ impl AuditLogs {
             path,
             recorded: AtomicU64::new(0),
         })
-    }
-}
-
-impl Drop for AuditLogs {
-    fn drop(&mut self) {
-        // Remaining files are left to the cleaner of temporary files.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
