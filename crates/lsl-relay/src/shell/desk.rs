@@ -48,9 +48,9 @@ impl Handler for Desk {
         if let Some(ReplayFrom::At(position, _)) = from {
             self.wait_for_past(&uid, position).await;
         }
-        // What was allowed may not be any more.
-        self.admit(&uid, peer).ok_or(Refused::NotFound)?;
         let past = past::of(&self.0, &uid, &found, from).await;
+        // What was allowed before all this waiting may not be any more.
+        self.admit(&uid, peer).ok_or(Refused::NotFound)?;
         Ok(Served {
             outlet: found,
             past,

@@ -447,6 +447,41 @@ fn an_encrypted_segment_is_decrypted_once_at_a_start() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
+#[test]
+fn the_last_samples_of_an_encrypted_stream_can_be_read_though_nothing_follows() {
+    let folder = folder("seal");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let pair = lsl_xdf::at_rest::KeyPair::generate();
+    let key = folder.join("key.txt");
+    std::fs::write(&key, pair.identity.as_bytes()).expect("a file");
+    let kept = Kept::with(HistoryConfig {
+        recipients: vec![pair.recipient],
+        identity: Some(key),
+        ..config(folder)
+    });
+    let look_until = |is_so: &dyn Fn() -> bool| {
+        let until = local_clock() + 60.0;
+        while !is_so() {
+            assert!(local_clock() < until);
+            kept.send(Job::Look);
+            std::thread::sleep(LOOK);
+        }
+    };
+    let info = info("a");
+    kept.samples(&info, 0..1);
+    look_until(&|| kept.history.state().catalog.stored().1 > 0);
+    // A look goes on with what was stopped, behind its sync: then the sample is synced, and waits to be sealed.
+    kept.history.state().stopped = Some(String::new());
+    look_until(&|| kept.history.state().stopped.is_none());
+    assert!(kept.history.range(&numbering(&info)).is_none());
+    kept.send(Job::Over {
+        numbering: numbering(&info),
+        end: Some(1),
+    });
+    look_until(&|| kept.history.ended(&"a".into()).is_some());
+    let _ = std::fs::remove_dir_all(kept.close());
+}
+
 /// A relay with what is in a folder.
 fn relay(folder: &Path) -> Relay {
     let text = format!("[history]\ndir = '{}'\n", folder.display());

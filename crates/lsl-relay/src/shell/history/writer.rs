@@ -543,7 +543,8 @@ impl Open {
 
     /// Brings what was written to the disk.
     fn sync(&mut self, now: f64) -> io::Result<()> {
-        if !std::mem::take(&mut self.has_unsynced) {
+        let is_due = !self.unsealed.is_empty() && now >= self.seal_at;
+        if !std::mem::take(&mut self.has_unsynced) && !is_due {
             return Ok(());
         }
         let unsealed = self.recording.sink().bytes_to_seal();
