@@ -34,7 +34,7 @@ pub trait Source: Clone {
         false
     }
 
-    /// Whether the outlet retains samples before this number.
+    /// Whether there are samples before this number.
     fn has_before(&self, number: u64) -> bool {
         let mut frames = Frames::default();
         self.clone().read(BATCH_BYTES, &mut frames) && frames.first < number
@@ -386,7 +386,7 @@ impl Lane {
         } else if front > next && self.end != End::Left {
             let mut again = source.clone();
             again.seek(next);
-            // What the outlet still has it has up to now: what waits is among it.
+            // What is still there is so up to now: what waits is among it.
             if again.has_before(front) {
                 self.clear();
                 *source = again;

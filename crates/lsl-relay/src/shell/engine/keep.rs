@@ -63,6 +63,8 @@ pub(super) async fn keep<E: Engine>(
         match lane.poll(local_clock()) {
             Step::Open => {
                 let opened = meanwhile(engine.open(&meta), &mut lane, &mut reading).await;
+                let kept = history.as_ref();
+                reading.note_kept(kept.and_then(|(it, _)| it.numbers(&uid, &meta.generation)));
                 lane.opened(opened, &mut reading, local_clock());
             }
             Step::Append(batches) => {
