@@ -99,6 +99,19 @@ impl PortsInUse {
         self.base.saturating_add(self.count.saturating_sub(1))
     }
 
+    /// Returns the ranges that UDP needs, first and last port of each: nothing between the multicast port and the
+    /// range belongs to LSL.
+    pub fn udp(self) -> Vec<(u16, u16)> {
+        let range = (self.base, self.last());
+        if self.multicast == 0 || self.has(self.multicast) {
+            vec![range]
+        } else if self.multicast.checked_add(1) == Some(self.base) {
+            vec![(self.multicast, range.1)]
+        } else {
+            vec![(self.multicast, self.multicast), range]
+        }
+    }
+
     /// Returns whether a port is in the range.
     pub fn has(self, port: u16) -> bool {
         (self.base..=self.last()).contains(&port)

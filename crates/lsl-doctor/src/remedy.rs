@@ -82,10 +82,6 @@ pub fn plain(text: &str) -> Option<&str> {
 /// Opens the ports of LSL to the networks of these interfaces. Spec: doctor §3.3
 pub fn open_input(seen: &Observations, interfaces: &[&Interface]) -> Remedy {
     let ports = seen.asked.ports;
-    let (first, last) = (
-        ports.multicast.min(ports.base),
-        ports.last().max(ports.multicast),
-    );
     match seen.os {
         Os::Windows => {
             let rule = |name: &str, protocol: &str, ports: &str| {
@@ -94,15 +90,11 @@ pub fn open_input(seen: &Observations, interfaces: &[&Interface]) -> Remedy {
                      protocol={protocol} localport={ports} remoteip=localsubnet"
                 )
             };
-            let run = vec![
-                rule("LSL UDP", "UDP", &format!("{first}-{last}")),
-                rule(
-                    "LSL TCP",
-                    "TCP",
-                    &format!("{}-{}", ports.base, ports.last()),
-                ),
-            ];
-            Remedy::of_root(seen, run, Vec::new())
+            let run = protocols(ports).into_iter().map(|(protocol, range)| {
+                let protocol = protocol.to_ascii_uppercase();
+                rule(&format!("LSL {protocol}"), &protocol, &span(range, '-'))
+            });
+            Remedy::of_root(seen, run.collect(), Vec::new())
         }
         Os::Macos => {
             let tool = "/usr/libexec/ApplicationFirewall/socketfilterfw";
@@ -112,26 +104,26 @@ pub fn open_input(seen: &Observations, interfaces: &[&Interface]) -> Remedy {
             ];
             Remedy::of_root(seen, run, Vec::new())
         }
-        Os::Linux => open_input_on_linux(seen, ports, (first, last), interfaces),
+        Os::Linux => open_input_on_linux(seen, ports, interfaces),
     }
 }
 
 fn open_input_on_linux(
     seen: &Observations,
     ports: PortsInUse,
-    (first, last): (u16, u16),
     interfaces: &[&Interface],
 ) -> Remedy {
     let (v4, v6) = networks(interfaces);
     let manager = seen.firewall.as_ref().map(|it| &it.manager);
-    let (base, end) = (ports.base, ports.last());
+    let protocols = protocols(ports);
     match manager {
         Some(Manager::Ufw) => {
             let from = |net: &String| {
-                [
-                    format!("ufw allow proto udp from {net} to any port {first}:{last}"),
-                    format!("ufw allow proto tcp from {net} to any port {base}:{end}"),
-                ]
+                let net = net.clone();
+                protocols.iter().map(move |(protocol, range)| {
+                    let ports = span(*range, ':');
+                    format!("ufw allow proto {protocol} from {net} to any port {ports}")
+                })
             };
             Remedy::of_root(
                 seen,
@@ -141,21 +133,22 @@ fn open_input_on_linux(
         }
         Some(Manager::Firewalld(zone)) => {
             let zone = plain(zone).unwrap_or("public");
+            let opened = protocols
+                .iter()
+                .map(|(protocol, range)| format!(" --add-port={}/{protocol}", span(*range, '-')));
+            let opened: String = opened.collect();
             let run = vec![
-                format!(
-                    "firewall-cmd --permanent --zone={zone} --add-port={first}-{last}/udp \
-                     --add-port={base}-{end}/tcp"
-                ),
+                format!("firewall-cmd --permanent --zone={zone}{opened}"),
                 "firewall-cmd --reload".to_owned(),
             ];
             Remedy::of_root(seen, run, Vec::new())
         }
         Some(Manager::Iptables) => {
             let rule = |command: &'static str, net: &String| {
-                [("udp", first, last), ("tcp", base, end)].map(|(protocol, from, to)| {
-                    format!(
-                        "{command} -I INPUT -s {net} -p {protocol} --dport {from}:{to} -j ACCEPT"
-                    )
+                let net = net.clone();
+                protocols.iter().map(move |(protocol, range)| {
+                    let ports = span(*range, ':');
+                    format!("{command} -I INPUT -s {net} -p {protocol} --dport {ports} -j ACCEPT")
                 })
             };
             let v4 = v4.iter().flat_map(|net| rule("iptables", net));
@@ -166,9 +159,10 @@ fn open_input_on_linux(
         _ => {
             let matches = |family: &str, nets: &[String]| {
                 let source = format!("{family} saddr {}", set(nets));
-                [("udp", first, last), ("tcp", base, end)].map(|(protocol, from, to)| {
-                    format!("{source} {protocol} dport {from}-{to} accept")
-                })
+                let rules = protocols.iter().map(|(protocol, range)| {
+                    format!("{source} {protocol} dport {} accept", span(*range, '-'))
+                });
+                rules.collect::<Vec<_>>()
             };
             insert(seen, Hook::Input, &matches("ip", &v4), &matches("ip6", &v6))
         }
@@ -182,12 +176,17 @@ pub fn open_output(seen: &Observations, interfaces: &[&Interface]) -> Remedy {
         return match seen.os {
             Os::Windows => Remedy::of_root(
                 seen,
-                vec![format!(
-                    "netsh advfirewall firewall add rule name=\"LSL out\" dir=out action=allow \
-                     protocol=UDP remoteport={}-{}",
-                    ports.multicast,
-                    ports.last()
-                )],
+                ports
+                    .udp()
+                    .into_iter()
+                    .map(|range| {
+                        format!(
+                            "netsh advfirewall firewall add rule name=\"LSL out\" dir=out \
+                             action=allow protocol=UDP remoteport={}",
+                            span(range, '-')
+                        )
+                    })
+                    .collect(),
                 Vec::new(),
             ),
             _ => Remedy::advice(
@@ -320,6 +319,21 @@ pub fn more_room(seen: &Observations) -> Remedy {
     }
 }
 
+/// What LSL needs: each range of ports with its protocol.
+fn protocols(ports: PortsInUse) -> Vec<(&'static str, (u16, u16))> {
+    let udp = ports.udp().into_iter().map(|range| ("udp", range));
+    udp.chain([("tcp", (ports.base, ports.last()))]).collect()
+}
+
+/// A range of ports as a manager writes it, or the one port.
+pub(crate) fn span((first, last): (u16, u16), separator: char) -> String {
+    if first == last {
+        first.to_string()
+    } else {
+        format!("{first}{separator}{last}")
+    }
+}
+
 /// Networks of IPv4 and IPv6, the link-local one included, without repeats.
 fn networks(interfaces: &[&Interface]) -> (Vec<String>, Vec<String>) {
     let mut v4 = Vec::new();
@@ -400,16 +414,20 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_system_and_manager_has_its_words() {
-        let eth = Interface {
+    fn eth() -> Interface {
+        Interface {
             name: "eth0".into(),
             addresses: vec![
                 ("10.50.0.2".parse().unwrap(), 24),
                 ("fe80::2".parse().unwrap(), 64),
             ],
             ..Interface::default()
-        };
+        }
+    }
+
+    #[test]
+    fn each_system_and_manager_has_its_words() {
+        let eth = eth();
         let check = |seen: Observations, expected: &[&str]| {
             let remedy = open_input(&seen, &[&eth]);
             assert_eq!(remedy.run, expected);
@@ -476,5 +494,48 @@ mod tests {
                 .advice
                 .contains("sudo lsl doctor")
         );
+    }
+
+    /// Ports between the multicast port and the range belong to others.
+    #[test]
+    fn nothing_else_is_opened() {
+        let eth = eth();
+        let apart = |os, manager, chains: &[(&str, Hook)]| {
+            let mut seen = seen(os, manager, chains);
+            (seen.asked.ports.multicast, seen.asked.ports.base) = (1900, 16572);
+            open_input(&seen, &[&eth]).run
+        };
+        let nft = apart(Os::Linux, Manager::Nftables, &[("ip", Hook::Input)]);
+        let rule = |ports: &str| {
+            format!("nft insert rule ip filter c ip saddr 10.50.0.0/24 {ports} accept")
+        };
+        assert_eq!(
+            nft,
+            [
+                "udp dport 1900",
+                "udp dport 16572-16603",
+                "tcp dport 16572-16603"
+            ]
+            .map(rule)
+        );
+        let firewalld = apart(Os::Linux, Manager::Firewalld("home".into()), &[]);
+        assert!(
+            firewalld
+                .concat()
+                .contains("--add-port=1900/udp --add-port=16572-16603/udp")
+        );
+        for (os, manager) in [
+            (Os::Linux, Manager::Ufw),
+            (Os::Linux, Manager::Iptables),
+            (Os::Windows, Manager::Windows),
+        ] {
+            let run = apart(os, manager, &[]);
+            assert!(
+                run.iter()
+                    .all(|it| !it.contains("1900:") && !it.contains("1900-")),
+                "{run:?}"
+            );
+            assert!(run.iter().any(|it| it.contains("1900")), "{run:?}");
+        }
     }
 }
