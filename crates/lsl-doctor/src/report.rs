@@ -165,14 +165,16 @@ impl Report {
         if !self.unexplained.is_empty() {
             text.push_str(UNEXPLAINED);
         }
+        // What may be meant so is told where nothing else explains.
+        let may_explain = |it: &&Finding| all || !it.certain && !self.unexplained.is_empty();
+        for note in self.notes.iter().filter(may_explain) {
+            let _ = write!(
+                text,
+                "\n{}",
+                wrapped(&format!("note  {}  ", note.id), &note.text)
+            );
+        }
         if all {
-            for note in &self.notes {
-                let _ = write!(
-                    text,
-                    "\n{}",
-                    wrapped(&format!("note  {}  ", note.id), &note.text)
-                );
-            }
             for check in &self.checks {
                 let state = match check.state {
                     State::Ok => "ok",

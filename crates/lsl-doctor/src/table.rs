@@ -132,6 +132,8 @@ impl Explains {
 struct Cause {
     /// Whether another cause fits as well.
     is_guess: bool,
+    /// Explains nothing: others find and are found in spite of it.
+    is_harmless: bool,
     /// Concerns only what is found here, or only what others find; none means both.
     only: Option<Side>,
     subject: String,
@@ -273,7 +275,7 @@ pub fn diagnose(seen: &Observations) -> Diagnosis {
                 Some(Side::IsFound) => *symptom == Symptom::Hidden,
                 None => true,
             };
-            is_of_side && rule.explains.symptom(symptom)
+            !cause.is_harmless && is_of_side && rule.explains.symptom(symptom)
         };
         let before = unexplained.len();
         unexplained.retain(|symptom| !explains(symptom));

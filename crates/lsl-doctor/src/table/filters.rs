@@ -1,5 +1,7 @@
 //! Causes in this machine's packet filter, and ports that others hold. Spec: doctor §3.2
 
+use std::net::IpAddr;
+
 use super::{Cause, Side};
 use crate::observe::{Interface, Kind, LoopProbe, Observations, PortsInUse, SendError, WayKind};
 use crate::remedy;
@@ -25,51 +27,74 @@ fn probes<'a>(
     all.filter(move |it| it.interface == interface.name)
 }
 
-/// Returns whether an interface swallows all that comes to ports like this one: over IPv4, which every LSL program
-/// speaks, or over IPv6 where there is nothing else.
-fn swallows(seen: &Observations, interface: &Interface, is_port: impl Fn(u16) -> bool) -> bool {
-    let sent = || probes(seen, interface).filter(|it| is_port(it.port) && it.sent > 0);
-    let has_v4 = sent().any(|it| it.group.is_ipv4());
-    let mut counted = sent().filter(|it| it.group.is_ipv4() == has_v4).peekable();
-    counted.peek().is_some() && counted.all(LoopProbe::is_silent)
+/// Returns whether IPv4 decides: every LSL program speaks it, unless there is nothing but IPv6 or it is switched off.
+fn is_v4(seen: &Observations, mut groups: impl Iterator<Item = IpAddr>) -> bool {
+    let mut changed = seen.config.iter().flat_map(|it| &it.changed);
+    !changed.any(|it| it.key == "ports.IPv6" && it.value == "force")
+        && groups.any(|it| it.is_ipv4())
 }
 
-/// Returns whether questions of others are swallowed here.
+/// Returns the probes to ports like this one that decide about an interface.
+fn deciding<'a>(
+    seen: &'a Observations,
+    interface: &'a Interface,
+    is_port: impl Fn(u16) -> bool + Copy + 'a,
+) -> impl Iterator<Item = &'a LoopProbe> {
+    let sent = move || probes(seen, interface).filter(move |it| is_port(it.port) && it.sent > 0);
+    let is_v4 = is_v4(seen, sent().map(|it| it.group));
+    sent().filter(move |it| it.group.is_ipv4() == is_v4)
+}
+
+/// Returns the interfaces that swallow all that comes to ports like this one, and whether none else was probed.
+fn swallowing<'a>(
+    seen: &'a Observations,
+    is_port: impl Fn(u16) -> bool + Copy + 'a,
+) -> (bool, Vec<&'a Interface>) {
+    let has_link = |it: &&Interface| it.has_carrier != Some(false);
+    let mut probed: Vec<&Interface> = relevant(seen).into_iter().filter(has_link).collect();
+    probed.retain(|it| deciding(seen, it, is_port).next().is_some());
+    let all = probed.len();
+    probed.retain(|it| deciding(seen, it, is_port).all(LoopProbe::is_silent));
+    (all > 0 && probed.len() == all, probed)
+}
+
+/// Returns whether questions of others are swallowed here, by whatever interface they come.
 pub(super) fn multicast_port_is_silent(seen: &Observations) -> bool {
-    let ports = seen.asked.ports;
-    relevant(seen)
-        .iter()
-        .any(|it| swallows(seen, it, |port| port == ports.multicast))
+    let multicast = seen.asked.ports.multicast;
+    swallowing(seen, move |port| port == multicast).0
 }
 
 pub(super) fn input(seen: &Observations) -> Option<Cause> {
     let ports = seen.asked.ports;
-    let interfaces = relevant(seen);
+    let (closes_range, by_range) = swallowing(seen, move |port| ports.has(port));
+    let (closes_multicast, by_multicast) = swallowing(seen, move |port| port == ports.multicast);
+    // Where another interface is open, this one may be meant to be closed.
+    let is_harmless = !(closes_range || closes_multicast);
     let mut closed: Vec<&Interface> = Vec::new();
-    let (mut closes_range, mut closes_multicast) = (false, false);
-    for interface in interfaces {
-        let range = swallows(seen, interface, |port| ports.has(port));
-        let multicast = swallows(seen, interface, |port| port == ports.multicast);
-        closes_range |= range;
-        closes_multicast |= multicast;
-        if range || multicast {
-            closed.push(interface);
+    for (all, interfaces) in [(closes_range, by_range), (closes_multicast, by_multicast)] {
+        for interface in interfaces.into_iter().filter(|_| all || is_harmless) {
+            if !closed.contains(&interface) {
+                closed.push(interface);
+            }
         }
     }
-    let first = closed.first()?;
+    let first = *closed.first()?;
+    if is_harmless {
+        return Some(Cause {
+            is_guess: true,
+            is_harmless,
+            subject: first.name.clone(),
+            text: format!(
+                "This machine drops LSL arriving at {}, and not by all its interfaces: right if no \
+                 stream is wanted there.",
+                names(&closed)
+            ),
+            seen: example(seen, &closed).into_iter().collect(),
+            ..Cause::default()
+        });
+    }
     let names = names(&closed);
-    let silent =
-        |it: &&LoopProbe| it.is_silent() && closed.iter().any(|to| to.name == it.interface);
-    let example = seen.loopback.iter().flatten().find(silent);
-    let mut evidence: Vec<String> = example
-        .map(|it| {
-            format!(
-                "own datagrams to {} port {} by {}, sent {} and heard none",
-                it.group, it.port, it.interface, it.sent
-            )
-        })
-        .into_iter()
-        .collect();
+    let mut evidence: Vec<String> = example(seen, &closed).into_iter().collect();
     evidence.extend(chains_said(seen, crate::observe::Hook::Input));
     let (what, effect) = match (closes_range, closes_multicast) {
         (true, true) => (
@@ -97,18 +122,36 @@ pub(super) fn input(seen: &Observations) -> Option<Cause> {
     })
 }
 
+/// A datagram that was sent and swallowed.
+fn example(seen: &Observations, closed: &[&Interface]) -> Option<String> {
+    let silent =
+        |it: &&LoopProbe| it.is_silent() && closed.iter().any(|to| to.name == it.interface);
+    let it = seen.loopback.iter().flatten().find(silent)?;
+    Some(format!(
+        "own datagrams to {} port {} by {}, sent {} and heard none",
+        it.group, it.port, it.interface, it.sent
+    ))
+}
+
+/// Returns whether the system refuses to send to groups by an interface, in the family that decides.
+fn refuses(seen: &Observations, interface: &Interface) -> bool {
+    let by_loop = probes(seen, interface).map(|it| (it.group, it.is_refused()));
+    let ways = seen.wave.iter().flat_map(|wave| &wave.ways);
+    let by_wave = ways
+        .filter(|way| way.kind != WayKind::Host && way.interface.as_ref() == Some(&interface.name))
+        .map(|way| (way.to, way.error == Some(SendError::Refused)));
+    let tried: Vec<(IpAddr, bool)> = by_loop.chain(by_wave).collect();
+    let is_v4 = is_v4(seen, tried.iter().map(|(to, _)| *to));
+    tried
+        .iter()
+        .any(|(to, is_refused)| to.is_ipv4() == is_v4 && *is_refused)
+}
+
 pub(super) fn output(seen: &Observations) -> Option<Cause> {
-    let refused = |it: &&Interface| {
-        let mut by_loop = probes(seen, it).filter(|it| it.is_refused());
-        let ways = seen.wave.iter().flat_map(|wave| &wave.ways);
-        let mut by_wave = ways.filter(|way| {
-            way.kind != WayKind::Host
-                && way.interface.as_ref() == Some(&it.name)
-                && way.error == Some(SendError::Refused)
-        });
-        by_loop.next().is_some() || by_wave.next().is_some()
-    };
-    let closed: Vec<&Interface> = relevant(seen).into_iter().filter(refused).collect();
+    let closed: Vec<&Interface> = relevant(seen)
+        .into_iter()
+        .filter(|it| refuses(seen, it))
+        .collect();
     let first = closed.first()?;
     let names = names(&closed);
     let tunnel = seen
@@ -192,9 +235,7 @@ fn range(ports: PortsInUse) -> String {
 
 /// All ports, as one range where they are.
 fn said(ports: PortsInUse) -> String {
-    if ports.multicast.checked_add(1) == Some(ports.base) {
-        format!("{}-{}", ports.multicast, ports.last())
-    } else {
-        format!("{}, {}", ports.multicast, range(ports))
-    }
+    let ranges = ports.udp();
+    let ranges: Vec<String> = ranges.iter().map(|it| remedy::span(*it, '-')).collect();
+    ranges.join(", ")
 }

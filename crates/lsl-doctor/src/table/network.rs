@@ -116,16 +116,25 @@ pub(super) fn near_miss(seen: &Observations) -> Option<Cause> {
     let candidates = found
         .chain(answered(seen))
         .filter(|it| it.session == seen.asked.session);
-    let near = candidates.flat_map(fields).find(|(name, text)| {
-        let is_same = folded(text) == folded(value);
-        let is_other_field = name != field && (*name == "name" || *name == "type") && is_same;
-        is_other_field
-            || name == field
-                && *text != value
-                && (is_same || is_within_two(&folded(text), &folded(value)))
+    let all: Vec<(&str, &str)> = candidates.flat_map(fields).collect();
+    let same = all.iter().find(|(name, text)| {
+        let may_be = name == field && *text != value
+            || name != field && (*name == "name" || *name == "type");
+        may_be && folded(text) == folded(value)
     });
-    let (name, text) = near?;
+    // Numbers tell devices apart: Amp1 is not Amp2, however near.
+    let digits = |text: &str| text.chars().filter(|c| c.is_numeric()).collect::<String>();
+    let near = || {
+        all.iter().find(|(name, text)| {
+            name == field
+                && digits(text) == digits(value)
+                && *text != value
+                && is_within_two(&folded(text), &folded(value))
+        })
+    };
+    let (name, text) = *same.or_else(near)?;
     Some(Cause {
+        is_guess: same.is_none(),
         subject: asked.text.clone(),
         text: format!("No stream has {field}='{value}', and there is one with {name}='{text}'."),
         streams: 1,

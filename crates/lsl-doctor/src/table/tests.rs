@@ -380,12 +380,15 @@ fn near_misses() {
             field: Some((field.into(), value.into())),
             found: false,
         });
-        ids(&seen)
+        let findings = diagnose(&seen).findings;
+        assert!(findings.iter().all(|it| it.certain != (value == "Bmp-1")));
+        findings.into_iter().map(|it| it.id).collect::<Vec<_>>()
     };
     assert_eq!(near("type", "eeg"), ["query.miss"]);
     assert_eq!(near("name", "EEG"), ["query.miss"]);
     assert_eq!(near("name", " amp"), ["query.miss"]);
-    assert_eq!(near("source_id", "Amp-2"), ["query.miss"]);
+    assert_eq!(near("source_id", "Bmp-1"), ["query.miss"]);
+    assert_eq!(near("source_id", "Amp-2"), [""; 0], "another device");
     assert_eq!(near("name", "Gaze"), [""; 0]);
     assert_eq!(near("type", "EOG"), [""; 0], "short words differ");
 }
@@ -402,6 +405,75 @@ fn a_filter_of_ipv6_alone_hides_nothing() {
     assert_eq!(ids(&seen), [""; 0]);
     // But where there is nothing else.
     seen.loopback = Some(probes);
+    assert_eq!(ids(&seen), ["fw.in"]);
+}
+
+#[test]
+fn a_refusal_of_ipv6_alone_hides_nothing() {
+    let mut seen = healthy();
+    nothing(&mut seen);
+    let mut probes = seen.loopback.clone().unwrap();
+    for probe in &mut probes {
+        (probe.group, probe.sent, probe.heard) = (address("ff02::1"), 0, 0);
+        probe.error = Some(SendError::Refused);
+    }
+    seen.loopback.as_mut().unwrap().extend(probes.clone());
+    assert_eq!((ids(&seen), notes(&seen)), (Vec::new(), Vec::new()));
+    // Where IPv4 is switched off, or is not there, it is all.
+    let mut forced = seen.clone();
+    config(&mut forced).changed.push(Setting {
+        key: "ports.IPv6".into(),
+        value: "force".into(),
+        ..Setting::default()
+    });
+    assert_eq!(ids(&forced), ["fw.out"]);
+    seen.loopback = Some(probes);
+    seen.wave.as_mut().unwrap().ways.clear();
+    assert_eq!(ids(&seen), ["fw.out"]);
+}
+
+/// A server may filter its public interface: that of the lab is open.
+#[test]
+fn one_closed_interface_of_two_is_a_note() {
+    let both = |is_closed: fn(&str) -> bool| {
+        let mut seen = healthy();
+        let lab = Interface {
+            name: "eth1".into(),
+            index: 3,
+            ..seen.interfaces.as_ref().unwrap()[0].clone()
+        };
+        seen.interfaces.as_mut().unwrap().push(lab);
+        let mut probes = seen.loopback.clone().unwrap();
+        for probe in &mut probes {
+            probe.interface = "eth1".into();
+        }
+        seen.loopback.as_mut().unwrap().extend(probes);
+        for probe in seen.loopback.iter_mut().flatten() {
+            if is_closed(&probe.interface) {
+                probe.heard = 0;
+            }
+        }
+        own(&mut seen);
+        seen
+    };
+    let mut seen = both(|name| name == "eth0");
+    assert_eq!(
+        (ids(&seen), notes(&seen)),
+        (vec![], vec!["fw.in".to_owned()])
+    );
+    nothing(&mut seen);
+    let diagnosis = diagnose(&seen);
+    assert_eq!(diagnosis.unexplained, [Symptom::Nothing]);
+    let note = &diagnosis.notes[0];
+    assert!(note.text.contains("eth0") && !note.text.contains("eth1"));
+    assert!(note.remedies.is_empty() && !note.certain);
+    let mut seen = both(|_| true);
+    nothing(&mut seen);
+    assert_eq!(ids(&seen), ["fw.in"]);
+    // A card without a cable is not open to anybody.
+    let mut seen = both(|name| name == "eth0");
+    nothing(&mut seen);
+    seen.interfaces.as_mut().unwrap()[1].has_carrier = Some(false);
     assert_eq!(ids(&seen), ["fw.in"]);
 }
 
