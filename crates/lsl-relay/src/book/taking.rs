@@ -68,7 +68,7 @@ impl Book {
     }
 
     /// Whether the key of a link's relay is one for this stream: it serves no others.
-    fn may_serve(&self, link: RelayId, info: &StreamInfo) -> bool {
+    pub fn may_serve(&self, link: RelayId, info: &StreamInfo) -> bool {
         let key = self.links.get(&link).and_then(|facts| facts.key);
         let shape = OnceCell::new();
         let shape = || {

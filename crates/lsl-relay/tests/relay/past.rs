@@ -125,3 +125,45 @@ fn a_link_that_breaks_costs_a_reader_of_the_past_nothing() {
     assert_eq!((stats.lost_exact, stats.lost_unknown), (0, 0));
     drop((inlet, live, far, near));
 }
+
+#[test]
+fn a_stream_that_went_on_elsewhere_after_its_link_broke_ends_where_it_did_there() {
+    let contexts = [network(), network()];
+    let folders = ["later", "earlier"].map(Folder::new);
+    let near = keeping(&contexts[0], &folders[0], "");
+    let address = near.addresses()[0];
+    let text = folders[1].text(&format!("[relay]\nconnect = [\"{address}\"]\n"));
+    let far = relay_at(&contexts[1], 0, &text);
+    let outlet = outlet(&contexts[0], "later");
+    wait_for(&far, "later", 1);
+    wait_for_reader(&outlet);
+    push(&outlet, 0..1000);
+    wait_until_kept(&far, "later", 1000);
+    drop(far);
+    // Longer than by what two relays may differ that have all of it.
+    let (mut end, until) = (1000, local_clock() + 7.0);
+    while local_clock() < until {
+        push(&outlet, end..end + 500);
+        end += 500;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    wait_until_kept(&near, "later", end);
+    drop(outlet);
+    wait_for(&near, "later", 0);
+    past(&near, "later");
+    let far = relay_at(&contexts[1], 0, &text);
+    let wait_for_link = |is_up| {
+        let until = local_clock() + SOON.as_secs_f64();
+        while (far.status()["links"][0]["state"] == "up") != is_up {
+            assert!(local_clock() < until, "{}", far.status());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for_link(true);
+    let document = past(&far, "later");
+    reads_to_the_end(&contexts[1], &far, end, &document);
+    // Nobody waits for a relay that is not there.
+    drop(near);
+    wait_for_link(false);
+    reads_to_the_end(&contexts[1], &far, 1000, &document);
+}

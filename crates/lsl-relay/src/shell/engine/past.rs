@@ -47,17 +47,17 @@ impl Reading {
         }
     }
 
-    /// Returns the streams that have ended, and when they were last written, in seconds since 1970.
-    pub(in crate::shell) async fn ended(&self) -> Vec<Stored> {
+    /// Returns the streams that have ended, and when they were last written, in seconds since 1970; `None` if the
+    /// engine does not tell.
+    pub(in crate::shell) async fn ended(&self) -> Option<Vec<Stored>> {
         let listing = timeout(ASK_LIMIT, self.engine.list()).await;
-        let mut streams = listing
-            .unwrap_or_else(|_| Err(late()))
-            .unwrap_or_else(|error| {
-                tracing::warn!("engine: what is past cannot be listed: {error}");
-                Vec::new()
-            });
+        let listed = listing.unwrap_or_else(|_| Err(late()));
+        let listed = listed.inspect_err(|error| {
+            tracing::warn!("engine: what is past cannot be listed: {error}");
+        });
+        let mut streams = listed.ok()?;
         streams.retain(|stored| stored.end.is_some());
-        streams
+        Some(streams)
     }
 
     /// Returns what the engine has of a numbering for who asks for it. It is not asked yet if the beginning of that

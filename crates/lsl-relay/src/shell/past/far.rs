@@ -66,7 +66,7 @@ impl Feeds {
     }
 }
 
-/// Returns what the relay that a stream comes from has of its past. It is asked at once unless the beginning of what a
+/// Returns what the relay that a stream comes from, or else one that lists it as over, has of its past. It is asked at once unless the beginning of what a
 /// reader wants `is_here`; then it is asked for what is missing in between.
 pub(super) async fn past(
     shared: &Arc<Shared>,
@@ -76,7 +76,11 @@ pub(super) async fn past(
     is_here: bool,
 ) -> Option<Past> {
     let info = Arc::new(outlet.info().clone());
-    let relay = shared.elsewhere.relay(uid);
+    let listed = shared.elsewhere.relay(uid, &info);
+    let relay = listed.filter(|relay| {
+        // Unlike a way, nothing says that it comes back.
+        shared.look(|state| state.link_to(*relay).is_some() && state.book.may_serve(*relay, &info))
+    });
     let mut reader = FarReader::new(shared, (uid, relay), info, generation);
     if is_here {
         return reader.relay().map(|_| reader.into_past(u64::MAX, None));

@@ -7,8 +7,8 @@ mod far;
 
 use std::sync::Arc;
 
-use lsl_core::Outlet;
 use lsl_core::relay::{Past, ReplayFrom};
+use lsl_core::{Generation, Outlet};
 
 use crate::book::Uid;
 use crate::engine::Meta;
@@ -29,9 +29,24 @@ pub(super) async fn of(
 ) -> Option<Past> {
     let from = from.filter(|from| !outlet.has_all(from))?;
     let generation = outlet.generation()?;
+    let mut chain = here(shared, uid, outlet, (generation, &from)).await;
+    let is_here = chain.begins(&from, outlet.live_edge());
+    if let Some(past) = far::past(shared, uid, outlet, (generation, from), is_here).await {
+        chain.add(past);
+    }
+    chain.into_past()
+}
+
+/// Returns what history and engine have of it.
+async fn here(
+    shared: &Arc<Shared>,
+    uid: &Uid,
+    outlet: &Outlet,
+    (generation, from): (Generation, &ReplayFrom),
+) -> Chain {
     let mut chain = Chain::new(outlet.info());
     if let Some(history) = &shared.history
-        && let Some(past) = history.past(uid, &generation, &from).await
+        && let Some(past) = history.past(uid, &generation, from).await
     {
         chain.add(past);
     }
@@ -41,14 +56,10 @@ pub(super) async fn of(
             generation,
             info: Arc::new(outlet.info().clone()),
         };
-        let past = reading.past(meta, &from, edge, chain.begins(&from, edge));
+        let past = reading.past(meta, from, edge, chain.begins(from, edge));
         if let Some(past) = past.await {
             chain.add(past);
         }
     }
-    let is_here = chain.begins(&from, edge);
-    if let Some(past) = far::past(shared, uid, outlet, (generation, from), is_here).await {
-        chain.add(past);
-    }
-    chain.into_past()
+    chain
 }
