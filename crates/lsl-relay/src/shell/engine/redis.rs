@@ -271,6 +271,12 @@ impl Server for Redis {
         let Ok(_room) = self.room.acquire_many(kib.min(MOST_KIB)).await else {
             return Err(self.lost());
         };
+        let mut asking = Asking {
+            redis: self,
+            id: live.id,
+            since: local_clock(),
+            is_answered: false,
+        };
         let (done, replies) = oneshot::channel();
         let waiting = Waiting {
             missing: commands.count(),
@@ -280,15 +286,32 @@ impl Server for Redis {
         let bytes = commands.into_bytes();
         let sent = live.requests.send(Request { bytes, waiting });
         sent.map_err(|_| self.lost())?;
-        match timeout(REPLY_LIMIT, replies).await {
+        let replies = timeout(REPLY_LIMIT, replies).await;
+        asking.is_answered = replies.is_ok();
+        match replies {
             Ok(Ok(replies)) => Ok((replies, live.id)),
             Ok(Err(_)) => Err(self.lost()),
             Err(_) => {
-                // What comes late would be taken for the replies to others.
-                self.give_up(live.id);
                 let text = format!("{} does not answer", self.access.address);
                 Err(EngineError::new(ErrorKind::Retry, text))
             }
+        }
+    }
+}
+
+/// Somebody who waits for replies, and may leave before they come. Then the connection is given up if they took long:
+/// it may be dead, and nobody else would wait for it to be.
+struct Asking<'a> {
+    redis: &'a Redis,
+    id: ConnectionId,
+    since: f64,
+    is_answered: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered && local_clock() - self.since >= SILENT_SECS {
+            self.redis.give_up(self.id);
         }
     }
 }
@@ -377,6 +400,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// How long replies may take.
 const REPLY_LIMIT: Duration = Duration::from_secs(5);
 
+/// Time in seconds without replies after which one who leaves takes the connection for dead.
+const SILENT_SECS: f64 = 2.0;
+
 /// How long a connection may take, with all that is asked then.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
@@ -387,3 +413,54 @@ const MOST_KIB: u32 = 8 * 1024;
 const GATHERED_BYTES: usize = 256 * 1024;
 
 const READ_BYTES: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "no other thread is waited for")]
+    fn who_waited_in_vain_leaves_no_dead_connection_to_others() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        // It greets, and answers nothing on its first connection.
+        std::thread::spawn(move || {
+            let mut connections = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut buffer = [0; 4096];
+                let _ = stream.read(&mut buffer);
+                let greeting = b"+OK\r\n$27\r\nmaxmemory_policy:noeviction\r\n";
+                let _ = stream.write_all(greeting);
+                if !connections.is_empty() {
+                    let _ = stream.read(&mut buffer);
+                    let _ = stream.write_all(b"+PONG\r\n");
+                }
+                connections.push(stream);
+            }
+        });
+        let address = format!("redis://127.0.0.1:{port}");
+        let redis = Redis::with(Arc::new(Access {
+            address: Address::parse(&address).expect("an address"),
+            user: None,
+            password: None,
+            tls: None,
+        }));
+        let ping = || {
+            let mut commands = Commands::default();
+            commands.add(&[&"PING"]);
+            redis.run(None, commands)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let left = timeout(Duration::from_secs(3), ping()).await;
+            assert!(left.is_err());
+            let (_, connection) = ping().await.expect("an answer");
+            assert_eq!(connection, 2);
+        });
+    }
+}
