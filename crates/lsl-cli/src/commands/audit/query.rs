@@ -1,7 +1,7 @@
 //! `lsl audit query`: connections and what became of them, picked by time and content.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -12,6 +12,7 @@ use super::tree::{Tree, tree_of};
 use super::{Log, count};
 use crate::failure::Outcome;
 use crate::ui::notice::note;
+use crate::ui::text::printable_json;
 
 #[derive(Debug, Args)]
 pub(super) struct Query {
@@ -93,7 +94,12 @@ impl Query {
         let mut out = BufWriter::new(io::stdout().lock());
         if self.json {
             let trees: Vec<_> = trees.iter().map(Tree::to_json).collect();
-            serde_json::to_writer_pretty(&mut out, &trees)?;
+            if io::stdout().is_terminal() {
+                let text = serde_json::to_string_pretty(&trees)?;
+                out.write_all(printable_json(&text).as_bytes())?;
+            } else {
+                serde_json::to_writer_pretty(&mut out, &trees)?;
+            }
             writeln!(out)?;
         } else if self.folded {
             trees

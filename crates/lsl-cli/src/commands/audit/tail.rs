@@ -1,7 +1,7 @@
 //! `lsl audit tail`: the last events of a log, and those that come.
 
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{Log, configured};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::ui::notice::note;
-use crate::ui::text::printable;
+use crate::ui::text::{printable, printable_json};
 
 #[derive(Debug, Args)]
 pub(super) struct Tail {
@@ -164,7 +164,12 @@ impl Tail {
         let mut out = io::stdout().lock();
         match parse(line) {
             Some(_) if self.json => {
-                out.write_all(line)?;
+                if out.is_terminal() {
+                    let line = String::from_utf8_lossy(line);
+                    out.write_all(printable_json(&line).as_bytes())?;
+                } else {
+                    out.write_all(line)?;
+                }
                 writeln!(out)?;
             }
             Some(entry) => writeln!(out, "{}", one_line(&entry))?,
