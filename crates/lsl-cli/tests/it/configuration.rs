@@ -169,6 +169,18 @@ fn keys_are_set_and_the_rest_of_the_file_stays() {
 }
 
 #[test]
+fn without_a_home_no_file_is_made_that_nobody_reads() {
+    let lab = Lab::new();
+    let mut command = lab.command_on("pc", &["config", "set", "lab.SessionID", "lab2"]);
+    for name in ["LSLAPICFG", "HOME", "USERPROFILE", "HOMEDRIVE", "HOMEPATH"] {
+        command.env_remove(name);
+    }
+    let ended = crate::lab::Running::start(&mut command).wait();
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("--config FILE"), "{ended:?}");
+}
+
+#[test]
 fn without_a_file_one_is_made_in_the_home() {
     let lab = Lab::new();
     let mut command = lab.command_on("pc", &["config", "set", "lab.SessionID", "lab2"]);

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use lsl_core::config::{Config, Loaded, Origin, Severity, Source, load_text};
-use lsl_platform::directories;
+use lsl_core::config::{Config, Loaded, Origin, Severity, Source, SystemFiles, load_text};
+use lsl_proto::config::home_folder;
 
 use super::files;
 use crate::observe::{ConfigSeen, FileSeen, Setting};
@@ -55,17 +55,12 @@ pub(super) fn look(loaded: &Loaded) -> ConfigSeen {
 /// Folders in which `lsl_api.cfg` is looked for, in order.
 fn places() -> Vec<PathBuf> {
     let working = std::env::current_dir().ok();
-    let home = home().map(|home| home.join("lsl_api"));
-    let all = [working, home, Some("/etc/lsl_api".into())];
+    let all = [
+        working,
+        home_folder(&SystemFiles),
+        Some("/etc/lsl_api".into()),
+    ];
     all.into_iter().flatten().collect()
-}
-
-fn home() -> Option<PathBuf> {
-    let variable = std::env::var_os(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
-    let variable = variable
-        .map(PathBuf::from)
-        .filter(|home| home.is_absolute());
-    variable.or_else(directories::home)
 }
 
 /// Files of a folder that were to be the configuration.

@@ -268,7 +268,7 @@ fn candidates(files: &dyn Files, overrides: &Overrides) -> Vec<Source> {
         return own.into_iter().chain([system]).collect();
     }
     let working = files.current_dir().unwrap_or_default().join("lsl_api.cfg");
-    let home = home(files).map(|home| home.join("lsl_api").join("lsl_api.cfg"));
+    let home = home_folder(files).map(|folder| folder.join("lsl_api.cfg"));
     [
         files
             .variable("LSLAPICFG")
@@ -281,6 +281,11 @@ fn candidates(files: &dyn Files, overrides: &Overrides) -> Vec<Source> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Returns the user's folder in which [`load`] looks; `None` if it looks into none.
+pub fn home_folder(files: &dyn Files) -> Option<PathBuf> {
+    home(files).map(|home| home.join("lsl_api"))
 }
 
 /// Returns the home directory, as liblsl finds it; an empty or relative `HOME` counts as unset.

@@ -20,7 +20,9 @@ pub use self::encryption::{
     EncryptionRequest, encryption_request_in_home, without_encryption_request,
 };
 pub use self::keys::{KEYS, Key, sample_file};
-pub use self::load::{Diagnostic, Files, Loaded, Overrides, Severity, Source, load, load_text};
+pub use self::load::{
+    Diagnostic, Files, Loaded, Overrides, Severity, Source, home_folder, load, load_text,
+};
 use self::sections::Values;
 pub use self::sections::{
     InterfaceAddress, Ipv6Mode, KnownPeer, Lab, Log, Multicast, MulticastGroup, Ports,

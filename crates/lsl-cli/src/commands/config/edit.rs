@@ -8,10 +8,10 @@ use clap::Args;
 use lsl_core::config::{Config, Overrides, Severity, Source, SystemFiles, load, load_text};
 use lsl_core::secure::files::replace;
 use lsl_platform::files::{Who, create_new};
-use lsl_proto::config::ini;
+use lsl_proto::config::{home_folder, ini};
 
 use crate::failure::{Failure, Outcome};
-use crate::files::place::{self, SETTINGS_NAME};
+use crate::files::place::SETTINGS_NAME;
 use crate::globals::Globals;
 use crate::ui::text::printable;
 
@@ -199,7 +199,16 @@ fn target(globals: &Globals) -> Outcome<(PathBuf, String)> {
     };
     let path = match path {
         Some(path) => path,
-        None => place::user_directory()?.join(SETTINGS_NAME),
+        // Elsewhere no program would read it.
+        None => home_folder(&SystemFiles)
+            .ok_or_else(|| {
+                Failure::Runtime(
+                    "no program would read a file of this user, because HOME is not set; name a \
+                     file: --config FILE"
+                        .into(),
+                )
+            })?
+            .join(SETTINGS_NAME),
     };
     match fs::read(&path) {
         Ok(bytes) => {
@@ -224,7 +233,11 @@ fn write(path: &Path, bytes: &[u8]) -> Outcome {
     let mut file = create_new(path, Who::Everybody).map_err(failed)?;
     file.write_all(bytes)
         .and_then(|()| file.sync_all())
-        .map_err(failed)
+        .map_err(|error| {
+            // Half a file would be read by all programs.
+            let _ = fs::remove_file(path);
+            failed(error)
+        })
 }
 
 /// The elements of a set.
