@@ -12,7 +12,7 @@ mod loopback;
 mod socket;
 mod wave;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
 use lsl_core::config::{Bind, Config, Loaded};
@@ -34,8 +34,8 @@ pub struct Wishes<'a> {
     pub selector: Option<&'a Selector>,
     /// What the user looks for, in words; `ports` and `session` are filled in.
     pub asked: &'a Asked,
-    /// Hosts to ask directly, by their addresses.
-    pub hosts: &'a [IpAddr],
+    /// Hosts to ask directly, by their addresses; at the usual ports, and at this one unless it is 0.
+    pub hosts: &'a [SocketAddr],
     /// Sends nothing to the network.
     pub is_local: bool,
     /// How much longer than usual each step may take.
@@ -63,7 +63,11 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
     let is_loopback = wishes.loaded.config.bind() != Bind::All;
     (wishes.progress)("this machine");
     run.machine(wishes);
-    run.check("fw.read", |_| true, |seen| seen.firewall = firewall::read());
+    run.check(
+        "fw.read",
+        |_| true,
+        |seen| seen.firewall = firewall::read(RULES_SECS * wishes.patience),
+    );
     (wishes.progress)("own filter");
     run.check(
         "loop",
@@ -92,7 +96,7 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
 }
 
 /// Looks at what explains at once that nothing was found by a search that just ended: nothing is sent to the
-/// network, and it takes less than half a second.
+/// network, and it takes a second at most.
 pub fn after_a_search(loaded: &Loaded, context: &Context, asked: &Asked) -> Observations {
     let never = || false;
     let wishes = Wishes {
@@ -114,6 +118,11 @@ pub fn after_a_search(loaded: &Loaded, context: &Context, asked: &Asked) -> Obse
         |_| !is_loopback,
         |seen| seen.loopback = loopback::probe(seen, false, 1.0),
     );
+    run.check(
+        "loop.host",
+        |_| true,
+        |seen| seen.own_streams = wave::own(seen, 1.0),
+    );
     run.seen.found = Some(Vec::new());
     // Asking for the rules takes a process; only a finding about them has a use for it.
     if table::diagnose(&run.seen)
@@ -121,7 +130,7 @@ pub fn after_a_search(loaded: &Loaded, context: &Context, asked: &Asked) -> Obse
         .iter()
         .any(|it| it.id.starts_with("fw."))
     {
-        run.seen.firewall = firewall::read();
+        run.seen.firewall = firewall::read(RULES_AT_ONCE_SECS);
     }
     run.seen
 }
@@ -320,5 +329,8 @@ fn own_addresses(interfaces: &[Interface]) -> Vec<IpAddr> {
         .collect()
 }
 
+/// Time of all commands that tell the rules of the firewall.
+const RULES_SECS: f64 = 2.0;
+const RULES_AT_ONCE_SECS: f64 = 0.4;
 /// Time of the search beside the waves; `lsl list` takes 1.5 s.
 const SEARCH_SECS: f64 = 2.0;

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observe::{Observations, StreamSeen};
+use crate::observe::{Observations, StreamAsked, StreamSeen};
 use crate::remedy::Remedy;
 
 /// How bad a finding is.
@@ -57,6 +57,8 @@ pub enum Symptom {
     Missing(String),
     /// Nothing of a host that was named answers.
     Dark(String),
+    /// What was named could not be asked: nothing is known of it.
+    Unasked(String),
     /// Streams of this session answered, and are not found as programs look for them.
     Half(usize),
     /// Streams of this machine cannot be found by others.
@@ -69,6 +71,7 @@ impl fmt::Display for Symptom {
             Self::Nothing => f.write_str("no stream of another machine answers"),
             Self::Missing(text) => write!(f, "{text} is not found"),
             Self::Dark(host) => write!(f, "no stream of {host} answers"),
+            Self::Unasked(what) => write!(f, "{what} could not be asked"),
             Self::Half(1) => f.write_str("1 stream answers, but not as programs look for it"),
             Self::Half(count) => write!(
                 f,
@@ -118,6 +121,8 @@ impl Explains {
     fn symptom(self, symptom: &Symptom) -> bool {
         let is_hidden = *symptom == Symptom::Hidden;
         match self {
+            // No cause tells what is there.
+            _ if matches!(symptom, Symptom::Unasked(_)) => false,
             Self::NotFound => !is_hidden,
             Self::Missing => matches!(symptom, Symptom::Missing(_)),
             Self::Hidden => is_hidden,
@@ -318,6 +323,7 @@ pub fn symptoms(seen: &Observations) -> Vec<Symptom> {
         symptoms.push(Symptom::Nothing);
     }
     symptoms.extend(dark(seen).map(Symptom::Dark));
+    symptoms.extend(unasked(seen).map(Symptom::Unasked));
     let half = unfound(seen).count();
     if half > 0 {
         symptoms.push(Symptom::Half(half));
@@ -331,6 +337,25 @@ pub fn symptoms(seen: &Observations) -> Vec<Symptom> {
 
 /// Returns hosts that were named and asked, and of which nothing answers.
 fn dark(seen: &Observations) -> impl Iterator<Item = String> {
+    let silent = silent(seen).filter(|(_, is_asked)| *is_asked);
+    silent.map(|(host, _)| host.to_owned())
+}
+
+/// Returns what was named and could not be asked: hosts without an address, and all if nothing was sent.
+fn unasked(seen: &Observations) -> impl Iterator<Item = String> {
+    let hosts = silent(seen).filter(|(_, is_asked)| !is_asked);
+    let is_own = |asked: &StreamAsked| {
+        let mut own = seen.own_streams.iter().flatten();
+        own.any(|it| network::is_exactly(it, asked))
+    };
+    let stream = seen.asked.stream.iter();
+    let stream = stream.filter(move |it| !it.found && seen.found.is_none() && !is_own(it));
+    let hosts = hosts.map(|(host, _)| host.to_owned());
+    hosts.chain(stream.map(|it| it.text.clone()))
+}
+
+/// Returns hosts that were named and of which nothing answers, and whether they were asked.
+fn silent(seen: &Observations) -> impl Iterator<Item = (&str, bool)> {
     let wave = seen.wave.as_ref();
     let found = seen.found.iter().flatten();
     let known: Vec<IpAddr> = wave
@@ -342,10 +367,9 @@ fn dark(seen: &Observations) -> impl Iterator<Item = String> {
     let is_asked = move |address: &IpAddr| {
         wave.is_some_and(|it| it.ways.iter().any(|way| way.to == *address && way.sent > 0))
     };
-    let hosts = seen.asked.hosts.iter().filter(move |host| {
-        host.addresses.iter().any(is_asked) && !host.addresses.iter().any(|it| known.contains(it))
-    });
-    hosts.map(|host| host.text.clone())
+    let hosts = seen.asked.hosts.iter();
+    let silent = hosts.filter(move |host| !host.addresses.iter().any(|it| known.contains(it)));
+    silent.map(move |host| (host.text.as_str(), host.addresses.iter().any(is_asked)))
 }
 
 /// Returns streams of other machines in this session that answered a question and that programs do not find.

@@ -2,7 +2,7 @@
 //! look at and what follows; here are the command line, progress and the exit status. Spec: doctor §3.5
 
 use std::io::{self, Write};
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use lsl_doctor::table::{Symptom, diagnose};
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::interrupt::Stop;
-use crate::streams::select::{Wanted, seconds};
+use crate::streams::select::{OPERATORS, Wanted, seconds};
 use crate::ui::progress;
 use crate::ui::text::printable;
 
@@ -75,15 +75,11 @@ impl Doctor {
         let line = progress::line(!self.json);
         let start = local_clock();
         let show = |layer: &str| line.set_message(layer.to_owned());
-        let words = self.read_words()?;
-        let mut words = words.looked_up();
+        // Asking for the address of a name is sending, too.
+        let may_look_up = || !self.local && !stop.requested();
+        let mut words = self.read_words(|host| addresses(host, may_look_up()))?;
         let look = |words: &Words| {
-            let addresses: Vec<IpAddr> = words
-                .asked
-                .hosts
-                .iter()
-                .flat_map(|it| it.addresses.clone())
-                .collect();
+            let addresses: Vec<SocketAddr> = words.asked.hosts.iter().flat_map(places).collect();
             let wishes = Wishes {
                 loaded: &loaded,
                 context: &context,
@@ -99,7 +95,7 @@ impl Doctor {
         };
         let (mut seen, mut checks) = look(&words);
         // A word may be the name of a host, if no stream is called so.
-        if let Some(host) = words.missed_host(&seen.asked) {
+        if let Some(host) = words.missed_host(&seen.asked, |host| addresses(host, may_look_up())) {
             words.asked.stream = None;
             words.selector = None;
             words.asked.hosts.push(host);
@@ -136,14 +132,14 @@ impl Doctor {
         }
     }
 
-    fn read_words(&self) -> Outcome<Words> {
+    fn read_words(&self, look_up: impl Fn(&str) -> Vec<IpAddr>) -> Outcome<Words> {
         let mut asked = Asked::default();
         let mut selector = None;
         for word in &self.words {
             if is_host(word) {
                 asked.hosts.push(HostAsked {
+                    addresses: look_up(word),
                     text: word.clone(),
-                    addresses: Vec::new(),
                 });
                 continue;
             }
@@ -156,16 +152,25 @@ impl Doctor {
             }
             let wanted = Wanted::parse(word)?;
             selector = Some(wanted.selector()?);
-            asked.stream = Some(StreamAsked {
-                text: format!("the stream {wanted}"),
-                field: field_of(&wanted),
-                found: false,
-            });
+            asked.stream = Some(wanted.asked());
         }
         let name = match &self.words[..] {
             [word] if asked.stream.is_some() && !word.contains(OPERATORS) => Some(word.clone()),
             _ => None,
         };
+        // A name with a dot may be that of a stream, if no host is called so.
+        let may_be_stream = |it: &HostAsked| it.addresses.is_empty() && !it.text.contains(':');
+        if asked.stream.is_none()
+            && let Some(at) = asked.hosts.iter().position(may_be_stream)
+        {
+            let HostAsked { text, .. } = asked.hosts.remove(at);
+            let wanted = Wanted::Name(text);
+            selector = Some(wanted.selector()?);
+            asked.stream = Some(StreamAsked {
+                text: format!("a host with a known address, or a stream {wanted},"),
+                ..wanted.asked()
+            });
+        }
         Ok(Words {
             asked,
             selector,
@@ -183,21 +188,17 @@ struct Words {
 }
 
 impl Words {
-    /// Looks the names of hosts up.
-    fn looked_up(mut self) -> Self {
-        for host in &mut self.asked.hosts {
-            host.addresses = addresses(&host.text);
-        }
-        self
-    }
-
     /// Returns the host that was meant, if there is no such stream.
-    fn missed_host(&mut self, asked: &Asked) -> Option<HostAsked> {
+    fn missed_host(
+        &mut self,
+        asked: &Asked,
+        look_up: impl Fn(&str) -> Vec<IpAddr>,
+    ) -> Option<HostAsked> {
         let name = self
             .name
             .take()
             .filter(|_| asked.stream.as_ref().is_some_and(|it| !it.found))?;
-        let addresses = addresses(&name);
+        let addresses = look_up(&name);
         (!addresses.is_empty()).then_some(HostAsked {
             text: name,
             addresses,
@@ -207,35 +208,39 @@ impl Words {
 
 /// Whether a word is an address, `host:port` or a name with a dot, and no predicate.
 fn is_host(word: &str) -> bool {
-    let is_address = word.parse::<IpAddr>().is_ok();
+    let is_address = word.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok();
     let (host, port) = word.rsplit_once(':').unwrap_or((word, "1"));
     let is_name = !word.contains(OPERATORS) && !host.contains(':') && port.parse::<u16>().is_ok();
     is_address || is_name && (word.contains(':') || word.trim_matches('.').contains('.'))
 }
 
-/// Returns the field and the value that a stream is asked for by, if it is one.
-fn field_of(wanted: &Wanted) -> Option<(String, String)> {
-    match wanted {
-        Wanted::Name(name) => Some(("name".to_owned(), name.clone())),
-        Wanted::Property(key, value) => Some(((*key).to_owned(), value.clone())),
-        Wanted::Predicate(text) => {
-            let (key, value) = text.split_once('=')?;
-            let value = value.trim();
-            let value = ['\'', '"']
-                .iter()
-                .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote))?;
-            let is_word = !key.contains(OPERATORS) && !value.contains(['\'', '"']);
-            is_word.then(|| (key.trim().to_owned(), value.to_owned()))
-        }
+/// Splits a host from its port; 0 if it has none.
+fn host_and_port(word: &str) -> (&str, u16) {
+    match word.rsplit_once(':') {
+        Some((host, port)) if word.parse::<IpAddr>().is_err() => (
+            host.trim_matches(['[', ']']),
+            port.parse().unwrap_or_default(),
+        ),
+        _ => (word, 0),
     }
 }
 
-/// Looks a name up, for two seconds at most.
-fn addresses(host: &str) -> Vec<IpAddr> {
-    let host = match host.rsplit_once(':') {
-        Some((name, _)) if host.parse::<IpAddr>().is_err() => name.to_owned(),
-        _ => host.to_owned(),
-    };
+/// The addresses of a host, with the port that was named.
+fn places(host: &HostAsked) -> Vec<SocketAddr> {
+    let (_, port) = host_and_port(&host.text);
+    let addresses = host.addresses.iter();
+    addresses.map(|it| SocketAddr::new(*it, port)).collect()
+}
+
+/// Reads an address, or looks a name up, for two seconds at most, if that may be asked.
+fn addresses(host: &str, may_look_up: bool) -> Vec<IpAddr> {
+    let host = host_and_port(host).0.to_owned();
+    if let Ok(address) = host.parse() {
+        return vec![address];
+    }
+    if !may_look_up {
+        return Vec::new();
+    }
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let found = (host.as_str(), 0).to_socket_addrs();
@@ -252,8 +257,6 @@ fn addresses(host: &str) -> Vec<IpAddr> {
 /// Exit statuses.
 const FOUND: u8 = 1;
 const ABSENT: u8 = 3;
-/// What makes a word a predicate.
-const OPERATORS: [char; 8] = ['=', '<', '>', '\'', '"', ' ', '(', '['];
 /// What `--time` says unless told otherwise; it takes less.
 const USUAL_SECS: f64 = 10.0;
 const LOOK_UP: Duration = Duration::from_secs(2);
@@ -272,6 +275,7 @@ mod tests {
             "amp.local",
             "amp:16572",
             "10.1.0.7:16572",
+            "[::1]:16572",
         ] {
             assert!(is_host(host), "{host}");
         }
@@ -286,21 +290,21 @@ mod tests {
         ] {
             assert!(!is_host(stream), "{stream}");
         }
-        assert_eq!(
-            addresses("10.1.0.7:16572"),
-            ["10.1.0.7".parse::<IpAddr>().unwrap()]
-        );
-        assert_eq!(addresses("::1"), ["::1".parse::<IpAddr>().unwrap()]);
     }
 
     #[test]
-    fn fields_of_streams() {
-        let field = |text: &str| field_of(&Wanted::parse(text).unwrap());
-        let pair = |key: &str, value: &str| Some((key.to_owned(), value.to_owned()));
-        assert_eq!(field("Amp"), pair("name", "Amp"));
-        assert_eq!(field("type=eeg"), pair("type", "eeg"));
-        assert_eq!(field("type='eeg'"), pair("type", "eeg"));
-        assert_eq!(field("type='a' and name='b'"), None);
-        assert_eq!(field("channel_count>8"), None);
+    fn names_are_looked_up_only_if_they_may_be() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert_eq!(addresses("10.1.0.7:16572", false), [address("10.1.0.7")]);
+        assert_eq!(addresses("[::1]:16572", false), [address("::1")]);
+        assert_eq!(addresses("::1", false), [address("::1")]);
+        assert!(addresses("localhost", true).iter().all(IpAddr::is_loopback));
+        assert!(!addresses("localhost:16572", true).is_empty());
+        assert!(addresses("localhost", false).is_empty());
+        let host = HostAsked {
+            text: "amp:17000".into(),
+            addresses: vec![address("10.1.0.7")],
+        };
+        assert_eq!(places(&host), ["10.1.0.7:17000".parse().unwrap()]);
     }
 }

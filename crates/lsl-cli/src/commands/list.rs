@@ -12,7 +12,7 @@ use crate::interrupt::{LONGEST_NAP, Stop};
 use crate::streams::describe::{Described, duplicates, one_line};
 use crate::streams::encryption::{self, Names};
 use crate::streams::not_found;
-use crate::streams::select::{predicate, seconds};
+use crate::streams::select::{Wanted, predicate, seconds};
 use crate::ui::notice::note;
 use crate::ui::table::{Align, Table};
 use crate::ui::text::{age, rate};
@@ -128,7 +128,12 @@ impl List {
                 } else {
                     ""
                 },
-                not_found::explain(context)
+                not_found::explain(
+                    context,
+                    self.predicate
+                        .clone()
+                        .map(|it| Wanted::Predicate(it).asked())
+                )
             )));
         }
         Ok(())

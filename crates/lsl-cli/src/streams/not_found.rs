@@ -8,27 +8,49 @@ use lsl_core::config::{
     Bind, Config, Ipv6Mode, Loaded, Origin, Overrides, ResolveScope, Source, SystemFiles, load,
 };
 use lsl_doctor::collect::after_a_search;
-use lsl_doctor::observe::Asked;
+use lsl_doctor::observe::{Asked, Observations, StreamAsked};
 use lsl_doctor::report::finding_text;
 use lsl_doctor::table::diagnose;
 
 /// Explains the silence: by the cause, where this machine alone shows it, else by the configuration in use, most
-/// likely cause first. Takes less than half a second and sends nothing to the network.
-pub(crate) fn explain(context: &Context) -> String {
-    let mut text = String::new();
-    if context.config().bind() == Bind::All {
-        let seen = after_a_search(&loaded(context), context, &Asked::default());
-        for finding in diagnose(&seen).findings {
-            text.extend([&finding_text(&finding), "\n"]);
-        }
+/// likely cause first. Takes a second at most and sends nothing to the network. `asked` is what was looked for,
+/// unless it was all.
+pub(crate) fn explain(context: &Context, asked: Option<StreamAsked>) -> String {
+    let config = context.config();
+    let asked = Asked {
+        stream: asked,
+        ..Asked::default()
+    };
+    let seen =
+        (config.bind() == Bind::All).then(|| after_a_search(&loaded(context), context, &asked));
+    text_of(config, seen.as_ref()) + "More: lsl doctor"
+}
+
+fn text_of(config: &Config, seen: Option<&Observations>) -> String {
+    let mut advice = "What to check:\n".to_owned();
+    for hint in hints(config) {
+        advice.extend(["  - ", &hint, "\n"]);
     }
-    if text.is_empty() {
-        text.push_str("What to check:\n");
-        for hint in hints(context.config()) {
-            text.extend(["  - ", &hint, "\n"]);
-        }
+    let Some(seen) = seen else {
+        return advice;
+    };
+    let diagnosis = diagnose(seen);
+    let mut findings = String::new();
+    for finding in &diagnosis.findings {
+        findings.extend([&finding_text(finding), "\n"]);
     }
-    text + "More: lsl doctor"
+    let mut own = seen.own_streams.iter().flatten();
+    let has_others = own.any(|it| it.session == seen.asked.session);
+    if seen.asked.stream.is_some() && has_others {
+        // Streams are heard here; that this one is not may have nothing to do with the machine.
+        let near = diagnosis.notes.iter().find(|it| it.id == "query.miss");
+        let near = near.map_or_else(String::new, |it| format!("{}\n", it.text));
+        near + &advice + &findings
+    } else if findings.is_empty() {
+        advice
+    } else {
+        findings
+    }
 }
 
 /// The configuration of a context, with the file that it came from.
@@ -125,6 +147,38 @@ mod tests {
         for part in absent {
             assert!(!text.contains(part), "{part} in {text}");
         }
+    }
+
+    /// A filter of this machine does not hide a stream of another name.
+    #[test]
+    fn streams_of_this_machine_put_the_filter_behind_the_hints() {
+        let mut seen: Observations = serde_json::from_value(serde_json::json!({
+            "asked": {
+                "session": "default", "hosts": [],
+                "ports": {"multicast": 16571, "base": 16572, "count": 32},
+                "stream": {"text": "Maker", "field": ["name", "Maker"], "found": false},
+            },
+            "interfaces": [{"name": "eth0", "is_up": true, "addresses": [["10.50.0.2", 24]]}],
+            "loopback": [{"interface": "eth0", "group": "224.0.0.1", "port": 16572, "sent": 3, "heard": 0, "error": null}],
+            "own_streams": [{"name": "Marker", "session": "default", "is_here": true}],
+            "found": [],
+        }))
+        .unwrap();
+        let config = Config::default();
+        let text = text_of(&config, Some(&seen));
+        let at = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part} in {text}"))
+        };
+        assert!(
+            at("name='Marker'") < at("What to check") && at("What to check") < at("FAULT fw.in")
+        );
+        seen.own_streams = None;
+        let text = text_of(&config, Some(&seen));
+        assert!(
+            text.starts_with("FAULT fw.in") && !text.contains("What to check"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lsl_core::{Context, ContinuousResolver, History, Selector, StreamInfo, Timeout};
+use lsl_doctor::observe::StreamAsked;
 use lsl_platform::calendar::Date;
 use lsl_proto::query::Query;
 
@@ -53,7 +54,7 @@ impl StreamArgs {
             (None, _) => Err(Failure::NotFound(format!(
                 "no stream {wanted} answered within {} s\n{}",
                 self.timeout,
-                not_found::explain(context)
+                not_found::explain(context, Some(wanted.asked()))
             ))),
             (Some(info), 0) => Ok(info),
             (Some(info), _) if self.first => Ok(info),
@@ -136,6 +137,34 @@ impl Wanted {
             Self::Property(key, value) => Selector::property(key, value)?,
             Self::Predicate(text) => predicate(text)?,
         })
+    }
+}
+
+impl Wanted {
+    /// Returns what is meant, for those who explain why it is not found.
+    pub(crate) fn asked(&self) -> StreamAsked {
+        StreamAsked {
+            text: format!("the stream {self}"),
+            field: self.field(),
+            found: false,
+        }
+    }
+
+    /// Returns the field and the value that a stream is asked for by, if it is one.
+    fn field(&self) -> Option<(String, String)> {
+        match self {
+            Self::Name(name) => Some(("name".to_owned(), name.clone())),
+            Self::Property(key, value) => Some(((*key).to_owned(), value.clone())),
+            Self::Predicate(text) => {
+                let (key, value) = text.split_once('=')?;
+                let value = value.trim();
+                let value = ['\'', '"']
+                    .iter()
+                    .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote))?;
+                let is_word = !key.contains(OPERATORS) && !value.contains(['\'', '"']);
+                is_word.then(|| (key.trim().to_owned(), value.to_owned()))
+            }
+        }
     }
 }
 
@@ -309,6 +338,9 @@ const NUMBERS: [&str; 6] = [
 const SETTLE: Duration = Duration::from_millis(300);
 const LONGEST_SECS: f64 = lsl_core::FOREVER_SECS;
 
+/// What makes a word a predicate.
+pub(crate) const OPERATORS: [char; 8] = ['=', '<', '>', '\'', '"', ' ', '(', '['];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -424,5 +456,16 @@ mod tests {
         ] {
             assert_eq!(seconds(text).is_ok(), good, "{text}");
         }
+    }
+
+    #[test]
+    fn fields_of_streams() {
+        let field = |text: &str| Wanted::parse(text).unwrap().asked().field;
+        let pair = |key: &str, value: &str| Some((key.to_owned(), value.to_owned()));
+        assert_eq!(field("Amp"), pair("name", "Amp"));
+        assert_eq!(field("type=eeg"), pair("type", "eeg"));
+        assert_eq!(field("type='eeg'"), pair("type", "eeg"));
+        assert_eq!(field("type='a' and name='b'"), None);
+        assert_eq!(field("channel_count>8"), None);
     }
 }

@@ -1,23 +1,25 @@
 //! `fw.read`: what manages the packet filter, and which chains drop something. As root; others learn the manager.
 
+use lsl_core::local_clock;
+
 use super::{command, files};
 use crate::firewall::{iptables_chains, manager_of, nft_chains, ufw_is_enabled};
 use crate::observe::{Firewall, Manager};
 
-/// Reads the rules. `None` where this system has none that can be read.
-pub(super) fn read() -> Option<Firewall> {
+/// Reads the rules, for so long at most. `None` where this system has none that can be read.
+pub(super) fn read(secs: f64) -> Option<Firewall> {
     match std::env::consts::OS {
-        "linux" => Some(linux()),
+        "linux" => Some(linux(local_clock() + secs)),
         _ => None,
     }
 }
 
-fn linux() -> Firewall {
-    let nft = command::output(NFT, &["-j", "list", "ruleset"]);
+fn linux(deadline: f64) -> Firewall {
+    let nft = command::output(NFT, &["-j", "list", "ruleset"], deadline);
     let mut chains = nft.as_deref().and_then(nft_chains);
     if chains.is_none() {
-        let v4 = command::output(IPTABLES, &[]);
-        let v6 = command::output(IP6TABLES, &[]);
+        let v4 = command::output(IPTABLES, &[], deadline);
+        let v6 = command::output(IP6TABLES, &[], deadline);
         chains = v4.map(|text| {
             let mut chains = iptables_chains(&text, "ip");
             chains.extend(iptables_chains(&v6.unwrap_or_default(), "ip6"));
@@ -26,9 +28,11 @@ fn linux() -> Firewall {
     }
     let manager = if files::text("/etc/ufw/ufw.conf").is_some_and(|text| ufw_is_enabled(&text)) {
         Manager::Ufw
-    } else if command::output(FIREWALLD, &["--state"]).is_some_and(|text| text.trim() == "running")
+    } else if command::output(FIREWALLD, &["--state"], deadline)
+        .is_some_and(|text| text.trim() == "running")
     {
-        let zone = command::output(FIREWALLD, &["--get-default-zone"]).unwrap_or_default();
+        let zone =
+            command::output(FIREWALLD, &["--get-default-zone"], deadline).unwrap_or_default();
         Manager::Firewalld(zone.trim().to_owned())
     } else {
         chains.as_deref().map(manager_of).unwrap_or_default()

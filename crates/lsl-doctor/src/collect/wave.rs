@@ -18,7 +18,7 @@ use crate::waves::Ids;
 /// what is left out here shows. `None` if there is no socket.
 pub(super) fn ask(seen: &Observations, wishes: &Wishes<'_>) -> Option<Wave> {
     let mut asker = Asker::open(seen)?;
-    let mut ways = ways(seen, wishes);
+    let mut ways = ways(seen, wishes.hosts);
     let start = local_clock();
     for wave in 0..WAVES {
         if (wishes.stop)() {
@@ -48,7 +48,7 @@ pub(super) fn own(seen: &Observations, patience: f64) -> Option<Vec<StreamSeen>>
 }
 
 /// The places to ask. Spec: doctor §3.1
-fn ways(seen: &Observations, wishes: &Wishes<'_>) -> Vec<Way> {
+fn ways(seen: &Observations, hosts: &[SocketAddr]) -> Vec<Way> {
     let mut interfaces = relevant(seen);
     for tunnel in seen.interfaces.iter().flatten() {
         let is_open = tunnel.is_up && tunnel.kind == Kind::Tunnel && !tunnel.addresses.is_empty();
@@ -99,19 +99,17 @@ fn ways(seen: &Observations, wishes: &Wishes<'_>) -> Vec<Way> {
         .map(|text| neighbours(&text))
         .unwrap_or_default();
     let known = known.into_iter().map(IpAddr::from).take(MOST_NEIGHBOURS);
-    for to in wishes.hosts.iter().copied().take(MOST_HOSTS) {
+    for place in hosts.iter().take(MOST_HOSTS) {
+        let to = place.ip();
         let named = range(defaults)
             .chain(range(seen.asked.ports))
             .chain(ports.iter().copied());
         let named: BTreeSet<u16> = named.collect();
-        ways.extend(
-            named
-                .into_iter()
-                .take(MOST_PORTS)
-                .map(|port| host(to, port)),
-        );
+        let own = Some(place.port()).filter(|port| *port != 0 && !named.contains(port));
+        let named = own.into_iter().chain(named.iter().copied());
+        ways.extend(named.take(MOST_PORTS).map(|port| host(to, port)));
     }
-    for to in known.filter(|it| !wishes.hosts.contains(it)) {
+    for to in known.filter(|it| !hosts.iter().any(|place| place.ip() == *it)) {
         ways.push(host(to, defaults.multicast));
     }
     ways
@@ -299,3 +297,22 @@ const MOST_NEIGHBOURS: usize = 64;
 const MOST_HOSTS: usize = 16;
 const MOST_PORTS: usize = 64;
 const MOST_STREAMS: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_that_was_named_is_asked() {
+        let asked = |place: &str| {
+            let place: SocketAddr = place.parse().unwrap();
+            let ways = ways(&Observations::default(), &[place]);
+            let ports = ways.into_iter().filter(|it| it.to == place.ip());
+            ports.map(|it| it.port).collect::<Vec<u16>>()
+        };
+        let usual: Vec<u16> = (16571..=16603).collect();
+        assert_eq!(asked("192.0.2.7:0"), usual);
+        assert_eq!(asked("192.0.2.7:16580"), usual);
+        assert_eq!(asked("192.0.2.7:17000"), [&[17000], &usual[..]].concat());
+    }
+}

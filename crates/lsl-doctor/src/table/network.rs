@@ -90,7 +90,7 @@ pub(super) fn other_session(seen: &Observations) -> Option<Cause> {
 }
 
 /// Whether a stream has the field that was asked for.
-fn is_exactly(stream: &StreamSeen, asked: &crate::observe::StreamAsked) -> bool {
+pub(super) fn is_exactly(stream: &StreamSeen, asked: &crate::observe::StreamAsked) -> bool {
     let Some((field, value)) = &asked.field else {
         return false;
     };

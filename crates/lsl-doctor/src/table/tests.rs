@@ -491,6 +491,37 @@ fn hosts_that_were_named_have_to_answer() {
 }
 
 #[test]
+fn what_was_named_and_not_asked_is_not_in_order() {
+    let named = |addresses: Vec<IpAddr>| {
+        let mut seen = healthy();
+        seen.asked.hosts.push(HostAsked {
+            text: "amp.lab".into(),
+            addresses,
+        });
+        seen
+    };
+    let unasked = |what: &str| vec![Symptom::Unasked(what.into())];
+    let seen = named(Vec::new());
+    assert_eq!(diagnose(&seen).unexplained, unasked("amp.lab"));
+    let mut seen = named(vec![address("192.0.2.7")]);
+    (seen.wave, seen.found) = (None, None);
+    assert_eq!(diagnose(&seen).unexplained, unasked("amp.lab"));
+    // A cause of silence says nothing about what is there.
+    closed(&mut seen, |_| true);
+    assert_eq!(diagnose(&seen).unexplained, unasked("amp.lab"));
+    let mut seen = healthy();
+    (seen.wave, seen.found) = (None, None);
+    seen.asked.stream = Some(StreamAsked {
+        text: "Mine".into(),
+        field: Some(("name".into(), "Mine".into())),
+        found: false,
+    });
+    assert_eq!(diagnose(&seen).unexplained, unasked("Mine"));
+    own(&mut seen);
+    assert_eq!(diagnose(&seen).unexplained, []);
+}
+
+#[test]
 fn risks_of_streams() {
     let twice = |seen: &mut Observations, uid: &str, host: &str| {
         let mut other = seen.wave.as_ref().unwrap().streams[0].clone();

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use lsl_core::{Context, local_clock};
+use lsl_doctor::observe::StreamAsked;
 use lsl_record::{Recorder, Report, StartError, Stop as Mode, StreamStatus};
 use lsl_xdf::ErrorKind;
 
@@ -101,6 +102,14 @@ impl<'a> Running<'a> {
     }
 }
 
+/// What a recording looked for, in words.
+fn asked(text: &str) -> StreamAsked {
+    StreamAsked {
+        text: text.to_owned(),
+        ..StreamAsked::default()
+    }
+}
+
 /// Explains a recording that did not start, with advice.
 fn not_started(error: StartError, context: &Context, plan: &Plan) -> Failure {
     let secs = plan.timeout_secs;
@@ -118,7 +127,7 @@ fn not_started(error: StartError, context: &Context, plan: &Plan) -> Failure {
             format!(
                 "required, but not there within {secs} s: {}. Nothing was recorded.\n{}",
                 joined(&labels),
-                not_found::explain(context)
+                not_found::explain(context, Some(asked(&joined(&labels))))
             ),
         ),
         StartError::NothingFound => Failure::Recording(
@@ -126,7 +135,7 @@ fn not_started(error: StartError, context: &Context, plan: &Plan) -> Failure {
             format!(
                 "no stream answered within {secs} s; nothing was recorded (--watch waits for \
                  streams that are not there yet)\n{}",
-                not_found::explain(context)
+                not_found::explain(context, Some(asked("a stream")))
             ),
         ),
         StartError::Refused(streams) => {

@@ -101,7 +101,7 @@ impl Check {
             return Err(Failure::NotFound(format!(
                 "no stream answered within {} s, so nothing was checked; start the senders first\n{}",
                 self.timeout,
-                not_found::explain(&context)
+                not_found::explain(&context, None)
             )));
         }
         found.sort_by(|a, b| (a.name_bytes(), a.uid_bytes()).cmp(&(b.name_bytes(), b.uid_bytes())));
