@@ -16,7 +16,7 @@ def healthy(network, names=STREAMS):
     # On a machine with nothing else to do 4 s; the gate runs at any load.
     expect(max(took) < 10.0, took)
     network.all_there(names)
-    return f"{took[0]:.1f} and {took[1]:.1f} s by the doctor; "
+    return f"{took[0]:.1f} and {took[1]:.1f} s by the doctor"
 
 
 def plain(network):

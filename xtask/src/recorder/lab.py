@@ -4,8 +4,11 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -27,6 +30,35 @@ def until(what, holds, limit=PATIENCE, step=0.02):
     while not holds():
         expect(now() < deadline, f"no {what} within {limit} s")
         time.sleep(step)
+
+
+def play(scenes, stage, folder, part="", at_once=1):
+    """Plays the scenes with this part in their names, each on a stage of its own, and ends the program."""
+    tools = Tools()
+    chosen = [name for name in scenes if part in name]
+    expect(chosen, f"no scene is called {part}")
+
+    def play_one(name):
+        began = now()
+        try:
+            with stage(tools, folder, name) as its:
+                log = its.folder.with_suffix(".log")
+                try:
+                    numbers = scenes[name](its)
+                finally:
+                    log.write_text("".join(f"{program}\n\n" for program in its.running))
+        except Exception:
+            print(f"{name} ... FAILED after {now() - began:.1f} s\n{traceback.format_exc()}", flush=True)
+            print(f"What programs said: {Path(folder) / name}.log", flush=True)
+            return False
+        numbers = f"{numbers}; " if numbers else ""
+        print(f"{name} ... ok ({numbers}{now() - began:.1f} s)", flush=True)
+        return True
+
+    with ThreadPoolExecutor(at_once) as pool:
+        passed = list(pool.map(play_one, chosen))
+    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    sys.exit(not all(passed))
 
 
 class Tools:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import redis
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "recorder"))
-from lab import Lab, Tools, expect, until  # noqa: E402
+from lab import Lab, expect, play, until  # noqa: E402
 from layout import Reader, Writer  # noqa: E402
 
 PORT = 6400
@@ -367,31 +366,13 @@ CLIENT = os.environ.get("LSL_RIVER_PYTHON")
 
 
 def main(folder, part=""):
-    chosen = [name for name in SCENES if part in name]
-    if "real" in chosen and not CLIENT:
-        chosen.remove("real")
+    scenes = dict(SCENES)
+    if part in "real" and not CLIENT:
+        del scenes["real"]
         print("real ... ignored: LSL_RIVER_PYTHON names no Python with River's client")
-        if not chosen:
+        if not any(part in name for name in scenes):
             return
-    expect(chosen, f"no scene is called {part}")
-    failed = 0
-    for name in chosen:
-        began = time.monotonic()
-        try:
-            with Stage(Tools(), folder, name) as stage:
-                try:
-                    numbers = SCENES[name](stage)
-                finally:
-                    said = "\n\n".join(map(str, stage.running))
-                    stage.folder.with_suffix(".log").write_text(said)
-        except Exception:
-            failed += 1
-            log = stage.folder.with_suffix(".log")
-            print(f"{name} ... FAILED\n{traceback.format_exc()}What programs said: {log}", flush=True)
-        else:
-            print(f"{name} ... ok ({numbers}; {time.monotonic() - began:.1f} s)", flush=True)
-    print(f"{len(chosen) - failed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    play(scenes, Stage, folder, part)
 
 
 if __name__ == "__main__":
