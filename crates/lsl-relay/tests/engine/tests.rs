@@ -12,8 +12,8 @@ use super::proxy::Proxy;
 use super::river;
 use super::server::{Kind, Server, free_port};
 use super::{
-    SOON, Source, appends, certificates, check, context, context_with, engine, relay, through,
-    told, until, until_read, until_stored, write,
+    SOON, Source, appends, certificates, check, context, context_with, engine, hand_over, relay,
+    through, told, until, until_read, until_stored, write,
 };
 
 type Test = fn(&Kind);
@@ -119,26 +119,7 @@ fn failover_and_restart(kind: &Kind) {
 /// Two relays that see the same stream: one writes it, and the other goes on when that ends.
 fn two_relays(kind: &Kind) {
     let server = Server::start(kind, &[]);
-    let url = format!("redis://{}", server.address());
-    let context = context();
-    let mut source = Source::new(&context, "two");
-    let first = relay(&context, &url, "");
-    until_read(&first);
-    source.push_many(20);
-    until_stored(&first, &source);
-    let second = relay(&context, &url, "");
-    until_read(&second);
-    until(&second, "it stands by", |it| it["standby"] == 1);
-    source.push_many(20);
-    until_stored(&first, &source);
-    assert_eq!(engine(&second)["stored"], 0);
-    drop(first);
-    source.push_many(20);
-    until(&second, "it writes", |it| {
-        it["standby"] == 0 && it["waiting_bytes"] == 0
-    });
-    source.push_many(20);
-    until(&second, "it wrote", |it| it["stored"].as_u64() >= Some(40));
+    let (source, _relay) = hand_over(&format!("redis://{}", server.address()));
     check(&server, &source, false);
 }
 

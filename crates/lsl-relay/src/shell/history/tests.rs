@@ -35,6 +35,20 @@ impl Kept {
         Self::with(config(folder))
     }
 
+    /// Opens one that is encrypted for a key which it has.
+    fn encrypted(name: &str) -> Self {
+        let folder = folder(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let pair = lsl_xdf::at_rest::KeyPair::generate();
+        let key = folder.join("key.txt");
+        std::fs::write(&key, pair.identity.as_bytes()).expect("a file");
+        Self::with(HistoryConfig {
+            recipients: vec![pair.recipient],
+            identity: Some(key),
+            ..config(folder)
+        })
+    }
+
     fn with(config: HistoryConfig) -> Self {
         let history = History::open(&config).expect("a history");
         let folder = config.dir;
@@ -413,16 +427,7 @@ fn an_index_is_read_no_further_than_it_can_be_one() {
 
 #[test]
 fn an_encrypted_segment_is_decrypted_once_at_a_start() {
-    let folder = folder("once");
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let pair = lsl_xdf::at_rest::KeyPair::generate();
-    let key = folder.join("key.txt");
-    std::fs::write(&key, pair.identity.as_bytes()).expect("a file");
-    let kept = Kept::with(HistoryConfig {
-        recipients: vec![pair.recipient],
-        identity: Some(key),
-        ..config(folder)
-    });
+    let kept = Kept::encrypted("once");
     for name in ["a", "b"] {
         kept.samples(&info(name), 0..10);
     }
@@ -449,16 +454,7 @@ fn an_encrypted_segment_is_decrypted_once_at_a_start() {
 
 #[test]
 fn the_last_samples_of_an_encrypted_stream_can_be_read_though_nothing_follows() {
-    let folder = folder("seal");
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let pair = lsl_xdf::at_rest::KeyPair::generate();
-    let key = folder.join("key.txt");
-    std::fs::write(&key, pair.identity.as_bytes()).expect("a file");
-    let kept = Kept::with(HistoryConfig {
-        recipients: vec![pair.recipient],
-        identity: Some(key),
-        ..config(folder)
-    });
+    let kept = Kept::encrypted("seal");
     let look_until = |is_so: &dyn Fn() -> bool| {
         let until = local_clock() + 60.0;
         while !is_so() {

@@ -1,16 +1,15 @@
 //! A model of JetStream that loses connections, replies, room and itself.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64ct::{Base64, Encoding};
 use serde_json::{Value, json};
 
 use super::Model;
-use super::server::{Chaos, Random};
+use super::faults::{self, Chaos, lost};
 use crate::config::EngineConfig;
+use crate::engine::Result;
 use crate::engine::jetstream::Request;
-use crate::engine::{EngineError, ErrorKind, Result};
 use crate::id::RelayId;
 use crate::shell::engine::jetstream::{JetStream, Server};
 use crate::shell::engine::redis::ConnectionId;
@@ -18,20 +17,7 @@ use crate::shell::engine::redis::ConnectionId;
 /// Messages by their places, and the last place; `None` without the JetStream stream.
 type Store = Option<(Vec<(u64, Arc<Request>)>, u64)>;
 
-#[derive(Debug)]
-struct World {
-    chaos: Chaos,
-    random: Random,
-    now: f64,
-    appends: usize,
-    store: Store,
-    /// What a server has that was not synced.
-    before: VecDeque<Store>,
-    connection: ConnectionId,
-    /// Messages of connections that are gone, and for how many requests they wait.
-    late: Vec<(u64, Request)>,
-    full_for: u64,
-}
+type World = faults::World<Store, Request>;
 
 #[derive(Debug, Clone)]
 pub(super) struct SimulatedNats(Arc<Mutex<World>>);
@@ -46,17 +32,7 @@ impl Model for SimulatedNats {
     type Engine = JetStream<Self>;
 
     fn new(seed: u64, chaos: Chaos) -> Self {
-        Self(Arc::new(Mutex::new(World {
-            chaos,
-            random: Random(seed),
-            now: 0.0,
-            appends: 0,
-            store: None,
-            before: VecDeque::new(),
-            connection: 1,
-            late: Vec::new(),
-            full_for: 0,
-        })))
+        Self(Arc::new(Mutex::new(World::new(seed, chaos))))
     }
 
     fn engine(&self, config: &EngineConfig, relay: RelayId) -> Self::Engine {
@@ -77,18 +53,20 @@ impl Model for SimulatedNats {
 impl Server for SimulatedNats {
     async fn request(&self, request: Request) -> Result<Vec<u8>> {
         let mut world = self.world();
-        world.happen();
+        for late in world.happen() {
+            world.answer(late);
+        }
         let chaos = world.chaos;
         let dice = world.random.below(1000);
-        if dice < chaos.cuts + chaos.late {
-            if dice >= chaos.cuts {
-                let after = world.random.below(12);
-                world.late.push((after, request));
-            } else if world.random.below(2) == 0 {
+        if dice < chaos.cuts {
+            if world.random.below(2) == 0 {
                 world.answer(request);
             }
             world.connection += 1;
-            return Err(EngineError::new(ErrorKind::Retry, "lost"));
+            return Err(lost());
+        } else if dice < chaos.cuts + chaos.late {
+            world.delay(request);
+            return Err(lost());
         }
         Ok(world.answer(request).to_string().into_bytes())
     }
@@ -103,47 +81,6 @@ impl Server for SimulatedNats {
 }
 
 impl World {
-    /// What happens between requests.
-    fn happen(&mut self) {
-        let chaos = self.chaos;
-        let mut rolls = |likely: u64| self.random.below(1000) < likely;
-        let (full, failover, restart) = (
-            rolls(chaos.full),
-            rolls(chaos.failovers),
-            rolls(chaos.restarts),
-        );
-        if full {
-            self.full_for = self.random.below(30);
-        }
-        if failover && !self.before.is_empty() {
-            let at = self.random.index(self.before.len());
-            self.store = self.before[at].clone();
-            self.before.clear();
-        }
-        if restart {
-            self.store = None;
-            self.before.clear();
-        }
-        if failover || restart {
-            self.connection += 1;
-            self.late.clear();
-        }
-        if chaos.failovers > 0 && self.random.below(5) == 0 {
-            self.before.push_back(self.store.clone());
-            if self.before.len() > 6 {
-                self.before.pop_front();
-            }
-        }
-        self.full_for = self.full_for.saturating_sub(1);
-        for (after, _) in &mut self.late {
-            *after = after.saturating_sub(1);
-        }
-        while let Some(at) = self.late.iter().position(|(after, _)| *after == 0) {
-            let (_, request) = self.late.remove(at);
-            self.answer(request);
-        }
-    }
-
     fn answer(&mut self, request: Request) -> Value {
         let asked: Value = serde_json::from_slice(&request.payload).unwrap_or_default();
         let error = |code: u64, number: u64| json!({"error": {"code": code, "err_code": number}});

@@ -1,6 +1,7 @@
 //! Relays that write a stream into a server which fails in every way: each sample is there, or in a gap that was
 //! declared. Spec: relay §14, test 12.
 
+mod faults;
 mod jetstream;
 mod server;
 
@@ -17,8 +18,9 @@ use crate::engine::packed;
 use crate::engine::spool::{Lane, Room, Source, Step};
 use crate::engine::{Address, Engine, Meta};
 use crate::id::RelayId;
+use faults::{Chaos, Random};
 use jetstream::SimulatedNats;
-use server::{Chaos, Random, Simulated};
+use server::Simulated;
 
 /// A model of a server, and the engine on it.
 trait Model: Clone {

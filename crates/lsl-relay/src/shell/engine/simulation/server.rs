@@ -1,51 +1,21 @@
 //! A model of Redis that loses connections, replies, memory and itself.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Model;
+use super::faults::{self, Chaos, lost};
 use crate::config::EngineConfig;
+use crate::engine::Result;
 use crate::engine::resp::{Commands, Replies, Reply};
-use crate::engine::{EngineError, ErrorKind, Result};
 use crate::id::RelayId;
 use crate::shell::engine::packed::PackedEngine;
 use crate::shell::engine::redis::{ConnectionId, Server};
 
-/// How likely what goes wrong is, out of 1000 requests.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Chaos {
-    pub(super) cuts: u64,
-    pub(super) late: u64,
-    pub(super) full: u64,
-    pub(super) failovers: u64,
-    pub(super) restarts: u64,
-}
-
-/// Random numbers that a seed decides (splitmix64).
-#[derive(Debug, Clone)]
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    /// Returns a number below `limit`.
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % limit
-    }
-}
-
-impl Random {
-    pub(super) fn index(&mut self, limit: usize) -> usize {
-        usize::try_from(self.below(limit as u64)).unwrap()
-    }
-}
-
 type Command = Vec<Vec<u8>>;
 
 #[derive(Debug, Clone)]
-enum Value {
+pub(super) enum Value {
     Text(String, f64),
     Hash(Vec<Vec<u8>>),
     /// Entries by the first part of their ids, and the last id.
@@ -54,22 +24,7 @@ enum Value {
 
 type Store = BTreeMap<String, Value>;
 
-#[derive(Debug)]
-pub(super) struct World {
-    chaos: Chaos,
-    random: Random,
-    now: f64,
-    appends: usize,
-    store: Store,
-    /// What replicas that lag have.
-    before: VecDeque<Store>,
-    connection: ConnectionId,
-    /// Commands that wait in the buffers of connections that are gone, and for how many requests.
-    late: Vec<(u64, Vec<Command>)>,
-    /// Requests for which there is no memory, or data are being loaded.
-    full_for: u64,
-    loading_for: u64,
-}
+pub(super) type World = faults::World<Store, Vec<Command>>;
 
 #[derive(Debug, Clone)]
 pub(super) struct Simulated(Arc<Mutex<World>>);
@@ -84,18 +39,7 @@ impl Model for Simulated {
     type Engine = PackedEngine<Self>;
 
     fn new(seed: u64, chaos: Chaos) -> Self {
-        Self(Arc::new(Mutex::new(World {
-            chaos,
-            random: Random(seed),
-            now: 0.0,
-            appends: 0,
-            store: Store::new(),
-            before: VecDeque::new(),
-            connection: 1,
-            late: Vec::new(),
-            full_for: 0,
-            loading_for: 0,
-        })))
+        Self(Arc::new(Mutex::new(World::new(seed, chaos))))
     }
 
     fn engine(&self, config: &EngineConfig, relay: RelayId) -> Self::Engine {
@@ -127,8 +71,9 @@ impl Server for Simulated {
         commands: Commands,
     ) -> Result<(Vec<Reply>, ConnectionId)> {
         let mut world = self.world();
-        world.happen();
-        let lost = || EngineError::new(ErrorKind::Retry, "lost");
+        for late in world.happen() {
+            world.execute(&late);
+        }
         if on.is_some_and(|on| on != world.connection) {
             return Err(lost());
         }
@@ -143,10 +88,8 @@ impl Server for Simulated {
             world.connection += 1;
             return Err(lost());
         } else if dice < chaos.cuts + chaos.late {
-            let (after, arrived) = (world.random.below(12), world.random.index(count) + 1);
-            let arrived = commands[..arrived].to_vec();
-            world.late.push((after, arrived));
-            world.connection += 1;
+            let arrived = world.random.index(count) + 1;
+            world.delay(commands[..arrived].to_vec());
             return Err(lost());
         }
         let connection = world.connection;
@@ -155,49 +98,6 @@ impl Server for Simulated {
 }
 
 impl World {
-    /// What happens between requests.
-    fn happen(&mut self) {
-        let chaos = self.chaos;
-        let mut rolls = |likely: u64| self.random.below(1000) < likely;
-        let (full, failover, restart) = (
-            rolls(chaos.full),
-            rolls(chaos.failovers),
-            rolls(chaos.restarts),
-        );
-        if full {
-            self.full_for = self.random.below(30);
-        }
-        if failover && !self.before.is_empty() {
-            let at = self.random.index(self.before.len());
-            self.store = self.before[at].clone();
-            self.before.clear();
-        }
-        if restart {
-            self.store.clear();
-            self.before.clear();
-            self.loading_for = self.random.below(4);
-        }
-        if failover || restart {
-            self.connection += 1;
-            self.late.clear();
-        }
-        if chaos.failovers > 0 && self.random.below(5) == 0 {
-            self.before.push_back(self.store.clone());
-            if self.before.len() > 6 {
-                self.before.pop_front();
-            }
-        }
-        self.full_for = self.full_for.saturating_sub(1);
-        self.loading_for = self.loading_for.saturating_sub(1);
-        for (after, _) in &mut self.late {
-            *after = after.saturating_sub(1);
-        }
-        while let Some(at) = self.late.iter().position(|(after, _)| *after == 0) {
-            let (_, commands) = self.late.remove(at);
-            self.execute(&commands);
-        }
-    }
-
     /// Runs what came by one connection.
     fn execute(&mut self, commands: &[Command]) -> Vec<Reply> {
         let mut queued: Option<Vec<&Command>> = None;
