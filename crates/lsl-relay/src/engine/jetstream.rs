@@ -447,8 +447,9 @@ const HEAD_BYTES: usize = 8 + 4 + 8 + 1;
 /// Byte order of the frames: 0 little, 1 big.
 const FLAGS: u8 = cfg!(target_endian = "big") as u8;
 
-/// Bytes that a message must be allowed to have.
-const LEAST_PAYLOAD: usize = 128 << 10;
+/// Bytes that a message must be allowed to have: a batch of 64 KiB of which each sample, of one byte and its tag, gets a
+/// timestamp besides.
+const LEAST_PAYLOAD: usize = 384 << 10;
 
 /// Numbers of errors (`err_code`) in the server's errors.json.
 const NO_MESSAGE: u64 = 10037;

@@ -137,11 +137,11 @@ fn replies_mean_what_servers_say() {
     let subjects = br#"{"state":{"subjects":{"lsl.m.a":1}}}"#;
     assert_eq!(listed(subjects), Ok(vec!["lsl.m.a".to_owned()]));
     assert_eq!(listed(br#"{"state":{}}"#), Ok(vec![]));
-    assert!(check_payload(131_072).is_ok());
+    assert!(check_payload(393_216).is_ok());
     assert!(
-        check_payload(131_071)
+        check_payload(393_215)
             .unwrap_err()
             .text
-            .contains("set 131072")
+            .contains("set 393216")
     );
 }

@@ -274,6 +274,8 @@ impl<S: Server> Engine for JetStream<S> {
                         found.push(frames);
                     }
                 }
+                // The stream was made anew, and begins its places again.
+                None if found.is_empty() && place.take().is_some() => {}
                 None => break,
             }
         }
