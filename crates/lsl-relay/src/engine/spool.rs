@@ -182,6 +182,11 @@ impl Lane {
         self.stage == Stage::Standby
     }
 
+    /// Returns the number behind the last sample that waits.
+    pub fn waits_until(&self) -> Option<u64> {
+        self.waiting.back().map(|frames| frames.end())
+    }
+
     /// Whether all of the stream was read, or no more is to be.
     pub fn has_read_all(&self) -> bool {
         self.end != End::None

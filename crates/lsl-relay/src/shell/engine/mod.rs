@@ -128,7 +128,7 @@ impl Running {
 
 fn run<E: Engine>(shared: &Arc<Shared>, config: &EngineConfig, engine: E) -> Running {
     let (engine, report) = (Arc::new(engine), Arc::new(Report::new(config)));
-    let reading = E::READS.then(|| Reading::new(Arc::clone(&engine)));
+    let reading = E::READS.then(|| Reading::new(Arc::clone(&engine), Arc::clone(&report)));
     let (leaving, left) = watch::channel(false);
     let told = shared.act(|state, _| state.keepers.add(Keeper::Engine));
     let flush = Duration::from_millis(config.flush_ms.into());

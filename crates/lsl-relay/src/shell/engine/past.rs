@@ -11,12 +11,15 @@ use lsl_core::{Error, Result, local_clock};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use super::Report;
 use crate::engine::{self, Engine, EngineError, ErrorKind, Meta, Stored};
 
 /// An engine that is read.
 #[derive(Clone)]
 pub(in crate::shell) struct Reading {
     engine: Arc<dyn Read>,
+    /// What is to be written to it.
+    report: Arc<Report>,
     /// Of those that ask it at the same time.
     places: Arc<Semaphore>,
 }
@@ -40,9 +43,10 @@ impl<E: Engine> Read for E {
 }
 
 impl Reading {
-    pub(super) fn new(engine: Arc<impl Engine>) -> Self {
+    pub(super) fn new(engine: Arc<impl Engine>, report: Arc<Report>) -> Self {
         Self {
             engine,
+            report,
             places: Arc::new(Semaphore::new(READERS)),
         }
     }
@@ -206,20 +210,24 @@ impl Reader {
         Ok(None)
     }
 
-    /// Asks for batches; tries for a while if the engine is away.
+    /// Asks for batches; tries for a while if the engine is away, or has not yet what this relay is about to write.
     async fn ask(&self, from: u64) -> Result<Vec<Frames>> {
         let failed = |error: EngineError| Error::Protocol(format!("engine: {error}"));
         let give_up_at = local_clock() + PATIENCE_SECS;
         loop {
+            // Before it is asked: what waits may be written in between.
+            let is_to_come = self.reading.report.waits(&self.meta.generation, from);
             let asked = {
                 let _place = self.reading.places.acquire().await;
                 self.reading.engine.read(&self.meta, from, READ_BYTES).await
             };
             match asked {
-                Err(error) if error.kind == ErrorKind::Retry && local_clock() < give_up_at => {
-                    sleep(RETRY).await;
-                }
-                asked => return asked.map_err(failed),
+                Ok(batches) if !batches.is_empty() => return Ok(batches),
+                Ok(none) if !is_to_come => return Ok(none),
+                Err(error) if error.kind != ErrorKind::Retry => return Err(failed(error)),
+                Ok(_) if local_clock() > give_up_at => return Err(failed(late())),
+                Err(error) if local_clock() > give_up_at => return Err(failed(error)),
+                Ok(_) | Err(_) => sleep(RETRY).await,
             }
         }
     }
@@ -263,3 +271,91 @@ const ASK_LIMIT: Duration = Duration::from_secs(3);
 const PATIENCE_SECS: f64 = 10.0;
 
 const RETRY: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use lsl_core::{ChannelFormat, Generation, StreamInfo};
+
+    use super::*;
+    use crate::config::EngineConfig;
+    use crate::engine::Address;
+    use crate::engine::spool::{Lane, Source};
+
+    /// Samples that are read once.
+    #[derive(Debug, Clone)]
+    struct Once(Option<Frames>);
+
+    impl Source for Once {
+        fn next(&self) -> u64 {
+            0
+        }
+
+        fn seek(&mut self, _: u64) {}
+
+        fn read(&mut self, _: usize, frames: &mut Frames) -> bool {
+            self.0.take().map(|it| *frames = it).is_some()
+        }
+
+        fn end(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    /// Has samples from the third question on.
+    #[derive(Debug)]
+    struct Slow(Frames, AtomicUsize);
+
+    impl Read for Slow {
+        fn read<'a>(&'a self, _: &'a Meta, _: u64, _: usize) -> Asking<'a, Vec<Frames>> {
+            let is_there = self.1.fetch_add(1, Ordering::Relaxed) >= 2;
+            let found = is_there.then(|| self.0.clone()).into_iter().collect();
+            Box::pin(std::future::ready(Ok(found)))
+        }
+
+        fn list(&self) -> Asking<'_, Vec<Stored>> {
+            Box::pin(std::future::ready(Ok(Vec::new())))
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "readers are async")]
+    fn what_waits_to_be_written_is_no_gap() {
+        let info = StreamInfo::new("a", "", 1, 10.0, ChannelFormat::Int32, "a").expect("an info");
+        let codec = FrameCodec::new(&info);
+        let mut frames = Frames::default();
+        let encoded = codec.encode(&[1.0, 1.1], &[0; 8], &mut frames);
+        encoded.expect("samples");
+        let meta = Meta {
+            generation: Generation::parse(b"0-ab").expect("a generation"),
+            info: Arc::new(info),
+        };
+        let address = Address::parse("redis://localhost").expect("an address");
+        let report = Arc::new(Report::new(&EngineConfig::new(address)));
+        let row = report.begin(&meta.generation);
+        let mut lane = Lane::new(&meta.info, row.room());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let mut read = |waits: bool| {
+            lane.read(&mut Once(waits.then(|| frames.clone())));
+            row.set(&lane);
+            let reading = Reading {
+                engine: Arc::new(Slow(frames.clone(), AtomicUsize::new(0))),
+                report: Arc::clone(&report),
+                places: Arc::new(Semaphore::new(1)),
+            };
+            let mut reader = Reader {
+                codec: codec.clone(),
+                reading,
+                meta: meta.clone(),
+                batches: VecDeque::new(),
+            };
+            runtime.block_on(reader.next(0, 10)).expect("an answer")
+        };
+        assert_eq!(read(false), None);
+        assert_eq!(read(true).map(|it| it.count), Some(2));
+    }
+}

@@ -37,6 +37,8 @@ struct State {
     counts: LaneCounts,
     trouble: Option<(f64, EngineError)>,
     stands_by: bool,
+    /// Number behind the last sample that waits.
+    waits_until: Option<u64>,
 }
 
 /// Place of one stream in a report.
@@ -78,6 +80,13 @@ impl Report {
         if let Some(count) = lock(&self.rows).errors.get_mut(error.kind as usize) {
             *count += 1;
         }
+    }
+
+    /// Whether samples of a numbering wait that come at this number or behind it.
+    pub(super) fn waits(&self, generation: &Generation, from: u64) -> bool {
+        let rows = lock(&self.rows);
+        let state = rows.now.get(generation).map(|state| lock(state));
+        state.is_some_and(|state| state.waits_until > Some(from))
     }
 
     /// Returns how many streams are kept.
@@ -146,6 +155,7 @@ impl Row {
         let mut state = lock(&self.state);
         state.counts = lane.counts();
         state.stands_by = lane.stands_by();
+        state.waits_until = lane.waits_until();
         let trouble = lane.trouble();
         if state.trouble.as_ref() != trouble {
             state.trouble = trouble.cloned();
