@@ -10,7 +10,8 @@ use super::numbers::{NUMBERS_BYTES, Numbers};
 
 /// Returns the entries of the chunks that `input` gives, which begins with a chunk at `offset`; up to the first that
 /// is cut off or none. Samples that were numbered and are not there, or not all of them, are told by an entry of an
-/// end. `header` is told the content of each header, of one that is too long its beginning. Memory does not depend on what lengths claim.
+/// end. `header` is told the content of each header, of one that is too long its beginning. Memory does not depend on
+/// what lengths claim.
 ///
 /// # Errors
 /// Those of the input, but not its end.

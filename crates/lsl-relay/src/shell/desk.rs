@@ -158,7 +158,10 @@ impl Desk {
         let served = served.inspect_err(|error| {
             tracing::warn!("the past of stream {uid} cannot be served: {error}");
         });
-        served.ok().flatten().ok_or(Refused::NotFound)
+        let served = served.ok().flatten().ok_or(Refused::NotFound)?;
+        // As in `stream`: another relay may have been waited for.
+        past::ended(&self.0, uid, asker(peer)).ok_or(Refused::NotFound)?;
+        Ok(served)
     }
 
     /// Waits while a stream whose past was asked for has not come to where a reader was.

@@ -314,8 +314,8 @@ const FRESH_SECS: f64 = 2.0;
 /// Time in seconds by which what two places have last may differ though it is the same: engines write later.
 const SAME_SECS: f64 = 5.0;
 
-/// How long a relay may take to tell, and the bytes of documents that are kept of it.
-const ASK_LIMIT: Duration = Duration::from_secs(3);
+/// How long a relay may take to tell, which waits for its engine first, and the bytes of documents that are kept of it.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
 const MOST_BYTES: usize = 16 << 20;
 
 #[cfg(test)]

@@ -66,8 +66,8 @@ impl Feeds {
     }
 }
 
-/// Returns what the relay that a stream comes from, or else one that lists it as over, has of its past. It is asked at once unless the beginning of what a
-/// reader wants `is_here`; then it is asked for what is missing in between.
+/// Returns what the relay that a stream comes from, or else one that lists it as over, has of its past. It is asked at
+/// once unless the beginning of what a reader wants `is_here`; then it is asked for what is missing in between.
 pub(super) async fn past(
     shared: &Arc<Shared>,
     uid: &Uid,
@@ -85,7 +85,8 @@ pub(super) async fn past(
     if is_here {
         return reader.relay().map(|_| reader.into_past(u64::MAX, None));
     }
-    let asking = timeout(ASK_LIMIT, reader.ask(from));
+    let hops = shared.look(|state| state.book.hops(uid));
+    let asking = timeout(ask_limit(hops), reader.ask(from));
     let Ok(Some(begin)) = asking.await else {
         return None;
     };
@@ -100,7 +101,8 @@ pub(super) async fn ended(
     from: ReplayFrom,
 ) -> Option<(Position, Past)> {
     let link = shared.look(|state| state.link_to(relay).cloned())?;
-    let opening = timeout(ASK_LIMIT, PastFeed::open(&link, info, from));
+    // It asks no other relay.
+    let opening = timeout(ask_limit(2), PastFeed::open(&link, info, from));
     let feed = opening.await.ok()?.ok()?;
     let Granted {
         generation,
@@ -292,8 +294,14 @@ fn unnumbered() -> Error {
 /// Feeds that are read at a time, and those besides that wait for their readers. Spec: relay §9.
 const READERS: usize = 16;
 
-/// How long a reader waits to hear what another relay has: it waits for its own answer meanwhile.
-const ASK_LIMIT: Duration = Duration::from_secs(8);
+/// Returns how long a reader waits to hear what another relay has, `hops` relays from the origin: longer than that one
+/// waits for its engine, and the relay before it.
+fn ask_limit(hops: usize) -> Duration {
+    ASK_LIMIT * u32::try_from(hops.clamp(1, MOST_HOPS)).unwrap_or(1)
+}
+
+const ASK_LIMIT: Duration = Duration::from_secs(4);
+const MOST_HOPS: usize = 3;
 
 /// How long samples may take to come, and how long it is tried in all, in seconds.
 const READ_LIMIT: Duration = Duration::from_secs(30);
