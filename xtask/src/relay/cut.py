@@ -1,5 +1,6 @@
 """Relays and links that come and go."""
 
+import json
 import random
 import re
 import signal
@@ -67,6 +68,46 @@ def kills(stage):
     return f"{done}: {count} samples of 64 values, lost_exact and lost_unknown 0, 0 twice, 1 generation"
 
 
+def sources(stage):
+    """The source is killed, too: each one that follows comes from its first sample to where it was killed, without a
+    gap or a copy, and what the kill cost is told as a loss of unknown size."""
+    count, seconds = (200, 600.0) if IS_LONG else (5, 8.0)
+    hub, dev, _, edge, _ = sites(stage)
+    far = hub.relay()
+    near = edge.relay("--connect", HUB)
+    source = generate(dev, channels=2)
+    edge.configure("[lab]\nRelay = {127.0.0.1}\n")
+    receiver = edge.start("recv", "Amp", "--output", "jsonl", "--timeout", "30", "--history", "all")
+    until("flow", lambda: len(receiver.lines) > RATE)
+    began, kinds = now(), ("source", "far relay", "near relay", "link")
+    done = dict.fromkeys(kinds, 0)
+    moments = sorted(random.uniform(0.0, seconds) for _ in range(count))
+    for moment, what in zip(moments, ["source", *random.choices(kinds, k=count - 1)]):
+        time.sleep(max(0.0, began + moment - now()))
+        done[what] += 1
+        if what == "source":
+            source.end()
+            source = generate(dev, channels=2)
+        elif what == "far relay":
+            far.end()
+            far = hub.relay()
+        elif what == "near relay":
+            near.end()
+            near = edge.relay("--connect", HUB)
+        else:
+            run(*edge.enter, "ss", "-K", "dst", "10.1.0.1", "dport", "=", PORT)
+    came = len(receiver.lines)
+    until("flow after the last kill", lambda: len(receiver.lines) > came + 2 * RATE)
+    receiver.signal(signal.SIGINT)
+    receiver.ends(0)
+    numbers = [json.loads(line)["v"][0] for _, line in receiver.lines]
+    begins = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
+    assert numbers[0] == 0 and all(numbers[at] == 0 for at in begins), [numbers[at - 1 : at + 1] for at in begins]
+    told = receiver.stderr().count("what was lost before is not known")
+    assert 0 < len(begins) == told <= done["source"], (begins, told, done)
+    return f"{done}: {len(numbers)} samples of {told + 1} sources, each from its first on, {told} losses told, 0 twice"
+
+
 def record(machine, name):
     """Starts to record stream Amp."""
     words = ["-o", machine.home / name, "--timeout", "30", "--require", "Amp"]
@@ -79,9 +120,9 @@ def held(recorder, since):
     return sum(stream["samples"] for stream in said[0]) if said else None
 
 
-def generate(machine, *words):
-    """Numbered samples of 64 channels."""
-    words = ["--channels", 64, "--rate", RATE, "--format", "int32", "--pattern", "counter", *words]
+def generate(machine, *words, channels=64):
+    """Numbered samples."""
+    words = ["--channels", channels, "--rate", RATE, "--format", "int32", "--pattern", "counter", *words]
     return machine.start("gen", "--name", "Amp", *words)
 
 
