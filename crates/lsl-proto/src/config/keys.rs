@@ -172,6 +172,7 @@ keys! {
         SessionID = "default", session_id: String, "Only streams of the same session see each other.";
         ResolveOverTCP = "0", resolve_over_tcp: bool, "Resolve over TCP too.", since "1.18";
         Relay = "{}", relay: Vec<KnownPeer>, "Relays that are asked for the streams behind them, at port 16570 if none is said (only lsl-rs).";
+        SelfHealing = "1", self_healing: bool, "Find and keep streams in more ways than liblsl tries; 0: send and connect as liblsl does (only lsl-rs).";
     }
     [tuning] {
         UseProtocolVersion = "110", protocol_version: u32, "Newest protocol to use: 110, or 100 for very old peers.", range (100.0, 110.0);

@@ -138,6 +138,8 @@ pub struct Lab {
     pub resolve_over_tcp: bool,
     /// Relays that are asked for the streams behind them; see [`Config::relays`].
     pub relay: Vec<KnownPeer>,
+    /// Whether to send and connect where liblsl would not, to find and keep streams. Spec: doctor §2.1.
+    pub self_healing: bool,
 }
 
 /// A host that is asked directly.
