@@ -8,7 +8,8 @@ use crate::Result;
 /// Long enough to notice a parser that was just broken.
 pub(crate) const DEFAULT_SECONDS: u32 = 30;
 
-const FUZZ_DIRS: [&str; 4] = [
+const FUZZ_DIRS: [&str; 5] = [
+    "crates/lsl-doctor/fuzz",
     "crates/lsl-proto/fuzz",
     "crates/lsl-relay/fuzz",
     "crates/lsl-secure/fuzz",

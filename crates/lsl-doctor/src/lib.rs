@@ -11,6 +11,7 @@
     clippy::indexing_slicing
 )]
 
+pub mod code;
 pub mod collect;
 pub mod firewall;
 pub mod observe;

@@ -6,6 +6,7 @@
     reason = "names say what fields and variants are, comments what they do not"
 )]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -50,6 +51,8 @@ pub struct Observations {
     pub wave: Option<Wave>,
     /// What `lsl list` finds beside it: streams of the session in use, by the configuration in use.
     pub found: Option<Vec<StreamSeen>>,
+    /// What the machine that was named tells of itself, by a pair or its code.
+    pub other: Option<OtherSide>,
 }
 
 /// What the user looks for.
@@ -393,4 +396,137 @@ pub struct StreamSeen {
     pub waves: u32,
     /// Whether a question to a group or the broadcast address brought it, not one to a host alone.
     pub by_group: bool,
+}
+
+/// What the other machine of a pair tells of itself: all that its code can say. Spec: doctor §3.4
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OtherSide {
+    /// The nonce that it heard, hashed; 0 if it heard nobody.
+    pub tag: u8,
+    /// How much it heard of what that nonce sent. What is missing was not heard.
+    pub heard: BTreeMap<Class, Share>,
+    pub facts: BTreeSet<Fact>,
+    /// Of its networks: the lowest of those that lead to others, hashed.
+    pub network: u8,
+    /// Its session, hashed.
+    pub session: u8,
+    /// 0 plaintext, 1 encryption if both can, 2 encryption only.
+    pub policy: u8,
+}
+
+/// Ways of datagrams to a machine that listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// 239.255.172.215
+    SiteV4,
+    /// 224.0.0.1 and 224.0.0.183
+    LinkV4,
+    Broadcast,
+    /// The broadcast address of a network.
+    Directed,
+    GroupsV6,
+    /// Its address, port 16571.
+    Multicast,
+    /// Its address, a port of the range.
+    Range,
+    /// Its address, port 16569.
+    Serve,
+}
+
+impl Class {
+    pub const ALL: [Self; 8] = [
+        Self::SiteV4,
+        Self::LinkV4,
+        Self::Broadcast,
+        Self::Directed,
+        Self::GroupsV6,
+        Self::Multicast,
+        Self::Range,
+        Self::Serve,
+    ];
+
+    /// Whether it reaches whoever listens, not one machine.
+    pub fn is_group(self) -> bool {
+        !matches!(self, Self::Multicast | Self::Range | Self::Serve)
+    }
+}
+
+/// How much arrived.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Share {
+    #[default]
+    None,
+    /// Less than half.
+    Few,
+    More,
+    All,
+}
+
+impl Share {
+    pub const ALL: [Self; 4] = [Self::None, Self::Few, Self::More, Self::All];
+
+    pub fn of(heard: usize, sent: usize) -> Self {
+        match heard {
+            0 => Self::None,
+            _ if heard >= sent => Self::All,
+            _ if heard * 2 >= sent => Self::More,
+            _ => Self::Few,
+        }
+    }
+}
+
+/// What holds at the other machine. Nothing follows from what is missing, but beside `LoopAsked` and
+/// `NeighboursAsked`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fact {
+    /// It accepted a connection at TCP 16569, or in the range.
+    AcceptedServe,
+    AcceptedRange,
+    /// It asked its own filter, which swallowed what comes to these ports.
+    LoopAsked,
+    MulticastSilentV4,
+    MulticastSilentV6,
+    RangeSilentV4,
+    RangeSilentV6,
+    /// It may not send to groups, or to hosts.
+    GroupsRefused,
+    UnicastRefused,
+    /// It asked its gateway and its neighbours, and these answered.
+    NeighboursAsked,
+    GatewayAnswers,
+    OthersAnswer,
+    TunnelUp,
+    DefaultByTunnel,
+    Container,
+    /// Its ports are not those that all programs have by default.
+    OtherPorts,
+    HasOutlets,
+}
+
+impl Fact {
+    pub const ALL: [Self; 17] = [
+        Self::AcceptedServe,
+        Self::AcceptedRange,
+        Self::LoopAsked,
+        Self::MulticastSilentV4,
+        Self::MulticastSilentV6,
+        Self::RangeSilentV4,
+        Self::RangeSilentV6,
+        Self::GroupsRefused,
+        Self::UnicastRefused,
+        Self::NeighboursAsked,
+        Self::GatewayAnswers,
+        Self::OthersAnswer,
+        Self::TunnelUp,
+        Self::DefaultByTunnel,
+        Self::Container,
+        Self::OtherPorts,
+        Self::HasOutlets,
+    ];
 }

@@ -7,6 +7,7 @@
 mod configuration;
 pub(crate) mod filters;
 mod network;
+pub(crate) mod pair;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -213,6 +214,18 @@ const RULES: &[Rule] = &[
         Level::Fault,
         network::near_miss,
         Explains::Missing,
+    ),
+    rule(
+        "net.isolation",
+        Level::Fault,
+        pair::isolation,
+        Explains::NotFound,
+    ),
+    rule(
+        "peer.fw",
+        Level::Fault,
+        pair::peer_filter,
+        Explains::NotFound,
     ),
     rule(
         "net.multicast",

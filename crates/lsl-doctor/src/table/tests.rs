@@ -1,9 +1,10 @@
 use std::net::IpAddr;
 
 use super::*;
+use crate::code::hash8;
 use crate::observe::{
-    Asked, ConfigSeen, FileSeen, HostAsked, Interface, LoopProbe, PortSeen, Program, SendError,
-    Setting, SocketDrops, StreamAsked, Wave, Way, WayKind,
+    Asked, ConfigSeen, Fact, FileSeen, HostAsked, Interface, LoopProbe, OtherSide, PortSeen,
+    Program, SendError, Setting, SocketDrops, StreamAsked, Wave, Way, WayKind,
 };
 
 /// A machine on a network where all is well: one stream of another machine answers and is found.
@@ -548,4 +549,38 @@ fn a_name_from_the_network_is_no_command() {
     let findings = diagnose(&seen).findings;
     assert_eq!(findings[0].id, "session.other");
     assert_eq!(findings[0].remedies[0].run, [""; 0]);
+}
+
+#[test]
+fn what_the_other_side_tells_decides() {
+    let check = |facts: &[Fact], network: &str, expected: &[&str]| {
+        let mut seen = healthy();
+        nothing(&mut seen);
+        seen.asked.hosts.push(HostAsked {
+            text: "amp.lab".into(),
+            addresses: vec![address("10.50.0.1")],
+        });
+        seen.other = Some(OtherSide {
+            facts: facts.iter().copied().collect(),
+            network: hash8(network),
+            ..OtherSide::default()
+        });
+        let found = diagnose(&seen).findings;
+        assert!(found.iter().all(|it| it.certain), "{found:?}");
+        assert_eq!(ids(&seen), expected, "{facts:?}");
+    };
+    let [asked, gateway, others] = [
+        Fact::NeighboursAsked,
+        Fact::GatewayAnswers,
+        Fact::OthersAnswer,
+    ];
+    let [asked_filter, silent] = [Fact::LoopAsked, Fact::RangeSilentV4];
+    let network = "10.50.0.0/24";
+    check(&[asked, gateway], network, &["net.isolation"]);
+    check(&[asked, gateway, others], network, &[]);
+    check(&[gateway], network, &[]);
+    check(&[asked, gateway], "10.51.0.0/24", &[]);
+    check(&[asked_filter, silent], network, &["peer.fw"]);
+    check(&[silent], network, &[]);
+    check(&[asked_filter], network, &[]);
 }

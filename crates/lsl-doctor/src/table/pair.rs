@@ -1,0 +1,104 @@
+//! Causes that the other machine tells of itself, by a pair or by its code. Spec: doctor §3.4
+
+use std::net::IpAddr;
+
+use super::{Cause, filters};
+use crate::code::hash8;
+use crate::observe::{Fact, Interface, Observations, OtherSide};
+use crate::remedy::{Place, Remedy};
+
+/// The machine that was named, as it was typed, and what it tells.
+fn other(seen: &Observations) -> Option<(&str, &OtherSide)> {
+    let host = seen.asked.hosts.first()?;
+    Some((host.text.as_str(), seen.other.as_ref()?))
+}
+
+/// The filter of the other machine swallows what arrives there: its own datagrams told it.
+pub(super) fn peer_filter(seen: &Observations) -> Option<Cause> {
+    let (host, other) = other(seen)?;
+    let silent = |v4, v6| {
+        let is_silent = other.facts.contains(&v4) || other.facts.contains(&v6);
+        other.facts.contains(&Fact::LoopAsked) && is_silent
+    };
+    let ports = seen.asked.ports;
+    let swallowed = match (
+        silent(Fact::MulticastSilentV4, Fact::MulticastSilentV6),
+        silent(Fact::RangeSilentV4, Fact::RangeSilentV6),
+    ) {
+        (false, false) => return None,
+        (true, true) => format!("{}, {}-{}", ports.multicast, ports.base, ports.last()),
+        (true, false) => ports.multicast.to_string(),
+        (false, true) => format!("{}-{}", ports.base, ports.last()),
+    };
+    Some(Cause {
+        subject: host.to_owned(),
+        text: format!("{host} drops UDP {swallowed} arriving there: its streams are not found."),
+        seen: vec![format!(
+            "{host} says that its own datagrams to these ports were sent and not heard"
+        )],
+        remedies: vec![there(
+            seen,
+            "lsl doctor",
+            "it names the chain, and what to type",
+        )],
+        ..Cause::default()
+    })
+}
+
+/// Both are up, on one network, and the other has its gateway and nobody else.
+pub(super) fn isolation(seen: &Observations) -> Option<Cause> {
+    let (host, other) = other(seen)?;
+    let has = |fact| other.facts.contains(&fact);
+    let is_alone = has(Fact::NeighboursAsked) && !has(Fact::OthersAnswer);
+    let hears_nobody = other.tag == 0 && other.heard.is_empty();
+    let may_send = !has(Fact::GroupsRefused) && !has(Fact::UnicastRefused);
+    let is_same_network = networks(seen).any(|it| hash8(&it) == other.network);
+    let is_apart = hears_nobody && may_send && is_same_network;
+    if !(is_alone && has(Fact::GatewayAnswers) && is_apart) {
+        return None;
+    }
+    let advice = "switch off client isolation (AP isolation, private VLAN) at the access point or switch; or \
+                  connect one of both by cable";
+    Some(Cause {
+        subject: host.to_owned(),
+        text: format!(
+            "The access point or switch keeps this machine and {host} apart: both reach the network, and not each \
+             other."
+        ),
+        seen: vec![format!(
+            "{host} says that it is in the same network, that its gateway answers, and no neighbour"
+        )],
+        remedies: vec![Remedy::advice(seen, advice)],
+        ..Cause::default()
+    })
+}
+
+/// What is typed at the other machine, as root. Its system is not known: all have the command.
+fn there(seen: &Observations, command: &str, advice: &str) -> Remedy {
+    Remedy {
+        place: Place::There,
+        root: true,
+        advice: advice.to_owned(),
+        ..Remedy::command(seen, command.to_owned())
+    }
+}
+
+/// Returns the IPv4 networks that lead to others, the lowest first.
+pub(crate) fn networks(seen: &Observations) -> impl Iterator<Item = String> {
+    let all = filters::relevant(seen).into_iter();
+    let mut all: Vec<(u32, u8)> = all.flat_map(v4_networks).collect();
+    all.sort_unstable();
+    let said = |(network, length)| format!("{}/{length}", std::net::Ipv4Addr::from_bits(network));
+    all.into_iter().map(said)
+}
+
+fn v4_networks(interface: &Interface) -> impl Iterator<Item = (u32, u8)> {
+    interface.addresses.iter().filter_map(|(it, length)| {
+        let IpAddr::V4(it) = it else {
+            return None;
+        };
+        let host_bits = 32_u32.checked_sub((*length).into())?;
+        let mask = u32::MAX.checked_shl(host_bits).unwrap_or_default();
+        Some((it.to_bits() & mask, *length))
+    })
+}
