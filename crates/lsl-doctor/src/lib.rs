@@ -15,6 +15,7 @@ pub mod code;
 pub mod collect;
 pub mod firewall;
 pub mod observe;
+pub mod pair;
 pub mod proc;
 pub mod remedy;
 pub mod report;

@@ -6,9 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod code;
+pub mod pair;
 
 /// What a target does with one input.
 pub type Check = fn(&[u8]);
 
 /// Every target by name.
-pub const TARGETS: [(&str, Check); 1] = [("code", code::check)];
+pub const TARGETS: [(&str, Check); 2] = [("code", code::check), ("pair", pair::check)];

@@ -1,0 +1,113 @@
+//! Datagrams of doctors, and what was heard of them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::COPIES;
+use crate::code::hash8;
+use crate::observe::{Class, OtherSide, Share};
+
+/// A datagram of a doctor: nobody answers it, and liblsl ignores it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// Of the run that sent it.
+    pub nonce: String,
+    /// What its path leads to.
+    pub class: Class,
+    /// The number of its path in that run.
+    pub path: usize,
+    /// The number of the copy.
+    pub copy: usize,
+}
+
+impl Probe {
+    /// Returns the bytes to send.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let class = Class::ALL.iter().position(|it| *it == self.class);
+        let class = class.unwrap_or_default();
+        let Self {
+            nonce, path, copy, ..
+        } = self;
+        format!("{COMMAND}{nonce} {class}.{path} {copy}\r\n").into_bytes()
+    }
+
+    /// Reads a datagram; `None` if it is none of a doctor's.
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
+        let text = datagram.strip_prefix(COMMAND.as_bytes())?;
+        let text = std::str::from_utf8(text).ok()?.strip_suffix("\r\n")?;
+        let mut words = text.split(' ');
+        let (nonce, path, copy) = (words.next()?, words.next()?, words.next()?);
+        let (class, path) = path.split_once('.')?;
+        let copy: usize = copy.parse().ok()?;
+        let path: usize = path.parse().ok()?;
+        let is_plain =
+            nonce.len() <= MAX_NONCE_BYTES && nonce.bytes().all(|it| it.is_ascii_graphic());
+        let is_right = is_plain && words.next().is_none() && copy < COPIES && path < MOST_PATHS;
+        is_right.then_some(Self {
+            nonce: nonce.to_owned(),
+            class: *Class::ALL.get(class.parse::<usize>().ok()?)?,
+            path,
+            copy,
+        })
+    }
+}
+
+/// What was heard of the last few runs.
+#[derive(Debug, Default)]
+pub struct Heard {
+    pub(super) runs: VecDeque<Run>,
+}
+
+/// The copies that were heard of each path, as bits.
+#[derive(Debug)]
+pub(super) struct Run {
+    nonce: String,
+    paths: BTreeMap<(Class, usize), u16>,
+}
+
+impl Heard {
+    /// Notes a datagram.
+    pub fn note(&mut self, probe: &Probe) {
+        let known = self.runs.iter().position(|it| it.nonce == probe.nonce);
+        let run = known.and_then(|at| self.runs.remove(at));
+        let mut run = run.unwrap_or_else(|| Run {
+            nonce: probe.nonce.clone(),
+            paths: BTreeMap::new(),
+        });
+        let bit = 1_u16.checked_shl(u32::try_from(probe.copy).unwrap_or(u32::MAX));
+        *run.paths.entry((probe.class, probe.path)).or_default() |= bit.unwrap_or_default();
+        self.runs.push_back(run);
+        if self.runs.len() > MOST_RUNS {
+            self.runs.pop_front();
+        }
+    }
+
+    /// Returns how many copies were heard of each of the first `paths` paths of a run.
+    pub fn counts(&self, nonce: &str, paths: usize) -> Vec<usize> {
+        let mut counts = vec![0; paths];
+        let run = self.runs.iter().find(|it| it.nonce == nonce);
+        for ((_, path), copies) in run.into_iter().flat_map(|it| &it.paths) {
+            if let Some(count) = counts.get_mut(*path) {
+                *count += copies.count_ones() as usize;
+            }
+        }
+        counts
+    }
+
+    /// Fills in what the other side is told of the run that was heard last.
+    pub fn tell(&self, side: &mut OtherSide) {
+        let Some(run) = self.runs.back() else {
+            return;
+        };
+        side.tag = hash8(&run.nonce);
+        for ((class, _), copies) in &run.paths {
+            let share = Share::of(copies.count_ones() as usize, COPIES);
+            let best = side.heard.entry(*class).or_default();
+            *best = share.max(*best);
+        }
+    }
+}
+
+const COMMAND: &str = "LSL:doctor/1\r\n";
+const MAX_NONCE_BYTES: usize = 64;
+const MOST_PATHS: usize = 128;
+const MOST_RUNS: usize = 8;
