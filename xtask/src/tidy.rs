@@ -56,7 +56,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-doctor/src/",
-        "observe code proc firewall waves remedy table report pair collect",
+        "observe code firewall waves remedy table report pair collect",
     ),
     (
         "crates/lsl-proto/src/",

@@ -16,7 +16,6 @@ pub mod collect;
 pub mod firewall;
 pub mod observe;
 pub mod pair;
-pub mod proc;
 pub mod remedy;
 pub mod report;
 pub mod table;

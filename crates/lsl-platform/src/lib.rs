@@ -41,6 +41,7 @@ pub mod interfaces;
 pub mod limits;
 pub mod locked;
 pub mod module;
+pub mod neighbours;
 pub mod notify;
 pub mod power;
 #[cfg_attr(windows, path = "windows/privilege.rs")]
@@ -49,6 +50,7 @@ pub mod process;
 mod readiness;
 pub mod reentry;
 pub mod remedy;
+pub mod routes;
 #[cfg_attr(windows, path = "windows/signal.rs")]
 pub mod signal;
 pub mod socket;
@@ -58,6 +60,7 @@ pub mod terminal;
 #[cfg_attr(windows, path = "windows/termination.rs")]
 pub mod termination;
 mod text;
+pub mod udp_sockets;
 pub mod usage;
 #[cfg_attr(windows, path = "windows/wait.rs")]
 pub mod wait;

@@ -14,8 +14,8 @@ pub use std::os::fd::AsFd as AsSocket;
 pub use std::os::windows::io::AsSocket;
 
 pub use self::prepare::{
-    JOINS_BY_ADDRESS, is_noise, is_taken, prepare_bind, prepare_connect, prepare_known_port,
-    prepare_udp, requests_end_with_threads,
+    JOINS_BY_ADDRESS, bind_device, is_noise, is_taken, prepare_bind, prepare_connect,
+    prepare_known_port, prepare_udp, requests_end_with_threads,
 };
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 

@@ -6,12 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use lsl_core::local_clock;
+use lsl_platform::udp_sockets::udp_sockets;
 use lsl_platform::{clock, interfaces};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::files;
 use crate::observe::{Interface, Kind, PortSeen, PortsInUse, Program, SocketDrops};
-use crate::proc::udp_sockets;
 
 /// The LSL clock and the time of day, read at once.
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +146,7 @@ pub(super) fn multicast_port(port: u16) -> Option<PortSeen> {
         Err(_) => return None,
     };
     let holder = || {
-        let sockets = sockets();
+        let sockets = udp_sockets().ok()?;
         let socket = sockets.iter().find(|it| it.port == port)?;
         programs(&[socket.inode]).remove(&socket.inode)
     };
@@ -166,15 +166,15 @@ pub(super) struct Drops {
 
 /// Reads what was lost until now.
 pub(super) fn drops(ports: PortsInUse) -> Option<Drops> {
-    let sockets = files::text("/proc/net/udp").map(|_| sockets())?;
+    let sockets = udp_sockets().ok()?;
     let by_inode = sockets.iter().map(|it| (it.inode, it.drops)).collect();
     Some(Drops { ports, by_inode })
 }
 
 /// `udp.drops`: what sockets at ports of LSL lost since then.
 pub(super) fn lost_since(before: &Drops) -> Option<Vec<SocketDrops>> {
-    let now = drops(before.ports).map(|_| sockets())?;
-    let lost: Vec<_> = now
+    let lost: Vec<_> = udp_sockets()
+        .ok()?
         .into_iter()
         .filter(|it| it.port == before.ports.multicast || before.ports.has(it.port))
         .filter_map(|it| {
@@ -194,15 +194,6 @@ pub(super) fn lost_since(before: &Drops) -> Option<Vec<SocketDrops>> {
         program: programs.remove(&it.inode),
     });
     Some(lost.collect())
-}
-
-fn sockets() -> Vec<crate::proc::UdpSocket> {
-    let texts = ["/proc/net/udp", "/proc/net/udp6"].map(files::text);
-    texts
-        .into_iter()
-        .flatten()
-        .flat_map(|text| udp_sockets(&text))
-        .collect()
 }
 
 /// The programs that have these sockets, as far as this user may see.

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use lsl_core::{StreamInfo, local_clock};
+use lsl_platform::neighbours::neighbours;
 use lsl_proto::config::MulticastGroup;
 use socket2::Socket;
 
 use super::socket::{drain, leave_by, open_in_range, why};
-use super::{Wishes, files, own_addresses, stream_of};
+use super::{Wishes, own_addresses, stream_of};
 use crate::observe::{Interface, Kind, Observations, PortsInUse, StreamSeen, Wave, Way, WayKind};
-use crate::proc::neighbours;
 use crate::table::filters::relevant;
 use crate::waves::Ids;
 
@@ -95,10 +95,11 @@ fn ways(seen: &Observations, hosts: &[SocketAddr]) -> Vec<Way> {
             ..host(Ipv4Addr::BROADCAST.into(), port)
         });
     }
-    let known = files::text("/proc/net/arp")
-        .map(|text| neighbours(&text))
-        .unwrap_or_default();
-    let known = known.into_iter().map(IpAddr::from).take(MOST_NEIGHBOURS);
+    let known = neighbours().unwrap_or_default().into_iter();
+    let known = known.filter(|it| it.is_complete);
+    let known = known
+        .map(|it| IpAddr::from(it.address))
+        .take(MOST_NEIGHBOURS);
     for place in hosts.iter().take(MOST_HOSTS) {
         let to = place.ip();
         let named = range(defaults)

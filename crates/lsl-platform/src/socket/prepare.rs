@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use super::AsSocket;
 
@@ -37,5 +38,39 @@ pub fn prepare_known_port(socket: impl AsSocket) {
     let _ = rustix::net::sockopt::set_socket_reuseaddr(socket, true);
 }
 
+/// Binds a socket to an interface, by its index: what it sends leaves there, whatever the routes say. A filter may
+/// still forbid it. Before the socket is connected.
+///
+/// # Errors
+/// Those of `setsockopt(2)`: `PermissionDenied` on Linux before 5.7 without CAP_NET_RAW.
+pub fn bind_device(socket: impl AsSocket, index: u32, is_v4: bool) -> io::Result<()> {
+    let socket = socket2::SockRef::from(&socket);
+    let index = Some(NonZeroU32::new(index).ok_or(io::ErrorKind::InvalidInput)?);
+    if is_v4 {
+        socket.bind_device_by_index_v4(index)
+    } else {
+        socket.bind_device_by_index_v6(index)
+    }
+}
+
 /// Prepares a socket that is to be connected: a closed port of this host refuses at once, as on Unix.
 pub fn prepare_connect(_socket: impl AsSocket, _peer: IpAddr) {}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::*;
+    use crate::interfaces::interfaces;
+
+    #[test]
+    fn a_socket_of_loopback_reaches_nobody_else() {
+        let all = interfaces().unwrap();
+        let index = all.iter().find(|it| it.is_loopback).unwrap().index;
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        assert!(bind_device(&socket, 0, true).is_err());
+        bind_device(&socket, index, true).unwrap();
+        socket.connect((Ipv4Addr::LOCALHOST, 9)).unwrap();
+        assert!(socket.local_addr().unwrap().ip().is_loopback());
+    }
+}

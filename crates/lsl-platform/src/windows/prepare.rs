@@ -8,7 +8,8 @@ use std::ptr::null_mut;
 use std::sync::LazyLock;
 
 use windows_sys::Win32::Networking::WinSock::{
-    SIO_TCP_INITIAL_RTO, SIO_UDP_CONNRESET, SIO_UDP_NETRESET, SO_EXCLUSIVEADDRUSE, SOL_SOCKET,
+    IP_UNICAST_IF, IPPROTO_IP, IPPROTO_IPV6, IPV6_UNICAST_IF, SIO_TCP_INITIAL_RTO,
+    SIO_UDP_CONNRESET, SIO_UDP_NETRESET, SO_EXCLUSIVEADDRUSE, SOL_SOCKET,
     TCP_INITIAL_RTO_PARAMETERS, WSAEACCES, WSAEADDRINUSE, WSAECONNRESET, WSAEHOSTUNREACH,
     WSAEMSGSIZE, WSAENETRESET, WSAENETUNREACH, WSAIoctl, setsockopt,
 };
@@ -70,6 +71,26 @@ pub fn prepare_bind(socket: impl AsSocket) {
 /// that ended keep no port taken.
 pub fn prepare_known_port(socket: impl AsSocket) {
     prepare_bind(socket);
+}
+
+/// Binds a socket to an interface, by its index: what it sends leaves there, whatever the routes say. Before the
+/// socket is connected.
+///
+/// # Errors
+/// Those of `setsockopt`.
+#[expect(unsafe_code, reason = "neither std nor rustix knows the option")]
+pub fn bind_device(socket: impl AsSocket, index: u32, is_v4: bool) -> io::Result<()> {
+    let (level, option, index) = if is_v4 {
+        (IPPROTO_IP, IP_UNICAST_IF, index.to_be())
+    } else {
+        (IPPROTO_IPV6, IPV6_UNICAST_IF, index)
+    };
+    let (socket, at) = (number(&socket), (&raw const index).cast());
+    // SAFETY: the socket is open, and the system reads one number.
+    match unsafe { setsockopt(socket, level, option, at, 4) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Prepares a socket that is to be connected: a closed port of this host refuses at once. Windows would try

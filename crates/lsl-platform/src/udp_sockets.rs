@@ -1,20 +1,36 @@
-//! Texts of Linux' `/proc/net`: which sockets there are and what they lost, and which neighbours are known.
+//! UDP sockets of all programs of this host, and what they lost for want of room.
 
-use std::net::Ipv4Addr;
+use std::io;
 
-/// One line of `/proc/net/udp` or `udp6`.
+/// A UDP socket, whosever it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpSocket {
     /// Port that it is bound to.
     pub port: u16,
     /// The kernel's number of it, as `/proc/PID/fd` names it.
     pub inode: u64,
-    /// Datagrams that it lost for want of room.
+    /// Datagrams that it lost since it was opened.
     pub drops: u64,
 }
 
-/// Reads `/proc/net/udp` or `udp6`. Lines that are none are left out.
-pub fn udp_sockets(text: &str) -> Vec<UdpSocket> {
+/// Lists the sockets of this network namespace, of IPv4 and IPv6. Needs no rights.
+///
+/// # Errors
+/// Those of reading `/proc/net/udp`; on other systems than Linux always `Unsupported`.
+pub fn udp_sockets() -> io::Result<Vec<UdpSocket>> {
+    if cfg!(not(target_os = "linux")) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let mut all = parse(&std::fs::read_to_string("/proc/net/udp")?);
+    // Without IPv6 there is no such file.
+    all.extend(parse(
+        &std::fs::read_to_string("/proc/net/udp6").unwrap_or_default(),
+    ));
+    Ok(all)
+}
+
+/// Lines that are none are left out.
+fn parse(text: &str) -> Vec<UdpSocket> {
     let read = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let port = fields.get(1)?.rsplit_once(':')?.1;
@@ -23,17 +39,6 @@ pub fn udp_sockets(text: &str) -> Vec<UdpSocket> {
             inode: fields.get(9)?.parse().ok()?,
             drops: fields.get(12)?.parse().ok()?,
         })
-    };
-    text.lines().filter_map(read).collect()
-}
-
-/// Reads the hosts of `/proc/net/arp` that answered when they were last asked for.
-pub fn neighbours(text: &str) -> Vec<Ipv4Addr> {
-    let read = |line: &str| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let flags = fields.get(2)?.strip_prefix("0x")?;
-        let is_complete = u32::from_str_radix(flags, 16).ok()? & 2 != 0;
-        fields.first()?.parse().ok().filter(|_| is_complete)
     };
     text.lines().filter_map(read).collect()
 }
@@ -49,19 +54,11 @@ mod tests {
             1235: 00000000000000000000000000000000:40BC 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 4712 2 0000000000000000 0\n\
             broken\n";
         let expected = [(16571, 4711, 17), (16572, 4712, 0)];
-        let sockets = udp_sockets(text);
+        let sockets = parse(text);
         let found: Vec<_> = sockets
             .iter()
             .map(|it| (it.port, it.inode, it.drops))
             .collect();
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn neighbours_are_those_that_answered() {
-        let text = "IP address       HW type     Flags       HW address            Mask     Device\n\
-            10.50.0.1        0x1         0x2         02:00:00:00:00:01     *        eth0\n\
-            10.50.0.9        0x1         0x0         00:00:00:00:00:00     *        eth0\n";
-        assert_eq!(neighbours(text), [Ipv4Addr::new(10, 50, 0, 1)]);
     }
 }
