@@ -12,6 +12,7 @@ use lsl_proto::outlet::retention::Share;
 use lsl_secure::Security;
 
 use crate::config_files::SystemFiles;
+use crate::drive_discovery::known_hosts::KnownHosts;
 use crate::drive_discovery::lingering::Lingering;
 use crate::drive_discovery::network_config::NetworkConfig;
 use crate::drive_discovery::relays::Relays;
@@ -39,6 +40,7 @@ struct ContextShared {
     config: Config,
     network: Arc<NetworkConfig>,
     service: Service,
+    known_hosts: PerProcess<KnownHosts>,
     /// A forked child has none of its parent's searches.
     lingering: PerProcess<Lingering>,
     lost: PerProcess<Lost>,
@@ -144,11 +146,10 @@ impl Context {
         let network = Arc::new(NetworkConfig::new(&config));
         let policy = SourcePolicy {
             allow_all: config.multicast().resolve_scope >= ResolveScope::Organization,
-            peers: network
-                .peers
-                .iter()
-                .filter_map(|(host, _)| host.parse().ok())
+            peers: (config.unicast_peers().iter())
+                .filter_map(|peer| peer.host.parse().ok())
                 .collect(),
+            networks: config.peer_networks(),
             only_subnets: network.face.is_some(),
         };
         let queries = config.tuning().max_cached_queries as usize;
@@ -160,6 +161,7 @@ impl Context {
                 config,
                 network,
                 service,
+                known_hosts: PerProcess::new(),
                 lingering: PerProcess::new(),
                 lost: PerProcess::new(),
                 relays: PerProcess::new(),
@@ -179,6 +181,12 @@ impl Context {
     /// Where this context's outlets announce themselves.
     pub(crate) fn service(&self) -> &Service {
         &self.shared.service
+    }
+
+    /// Who is asked by unicast.
+    pub(crate) fn known_hosts(&self) -> &KnownHosts {
+        let known_hosts = &self.shared.known_hosts;
+        known_hosts.get_or_init(|| KnownHosts::new(self.config()))
     }
 
     /// Searches of calls that do not wait.

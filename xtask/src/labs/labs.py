@@ -4,11 +4,12 @@ network of its own. Spec: doctor Part C; labs have its numbers."""
 import sys
 
 import broken
+import healing
 import healthy
 from network import Network
 from lab import play
 
-LABS = {**broken.LABS, **healthy.LABS}
+LABS = {**broken.LABS, **healing.LABS, **healthy.LABS}
 
 # They mostly wait.
 AT_ONCE = 4

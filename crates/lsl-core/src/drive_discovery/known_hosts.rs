@@ -1,64 +1,297 @@
-//! The hosts that searches ask by unicast, and the look-ups of their names.
+//! The hosts that searches of a context ask by unicast: `lab.KnownPeers`, which is read again while somebody
+//! searches, and the addresses of its names. Spec: doctor §2.1.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
+use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
+use lsl_proto::config::{Config, Files, HostPort, Ipv4Network};
+use lsl_proto::discovery::seen::SeenHosts;
 use tokio::task::JoinSet;
 
-use crate::drive_discovery::network_config::NetworkConfig;
-use crate::net::monitor::lock_ignoring_poison;
+use crate::config_files::SystemFiles;
+use crate::context::Context;
+use crate::net::monitor::Monitor;
 use crate::net::runtime::BlockingWork;
+use crate::net::select2::{Either, select2};
 use crate::net::sockets::Family;
 
-/// The hosts that are asked by unicast. Names are looked up once, while the search already runs.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct KnownHosts {
-    known: Mutex<Vec<(SocketAddr, Option<u16>)>>,
+    /// Searches that run wait for changes.
+    known: Monitor<Known>,
+    /// Held by the one search that reads the file for all.
+    reading: tokio::sync::Mutex<()>,
+    /// Held by the one search that looks names up for all.
+    looking_up: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Known {
+    peers: Vec<HostPort>,
+    networks: Vec<Ipv4Network>,
+    /// Hosts of the networks that answered.
+    swept: SeenHosts,
+    /// Grows with every change that gives somebody new to ask.
+    revision: u64,
+    names: HashMap<String, Name>,
+    file: File,
+    /// When the sweeps of networks that were begun are over, in seconds of `local_clock`.
+    swept_until: f64,
+}
+
+/// What is known of a name.
+#[derive(Debug, Default)]
+struct Name {
+    addresses: Vec<SocketAddr>,
+    /// When it is looked up again, in seconds of `local_clock`.
+    due: f64,
+    has_failed: bool,
+}
+
+impl Name {
+    fn begin_again(&mut self) {
+        if self.due.is_infinite() {
+            self.due = 0.0;
+        }
+    }
+}
+
+/// Time of the last change of a file, and its length.
+type Stamp = (SystemTime, u64);
+
+/// The configuration file as it was when it was last looked at.
+#[derive(Debug)]
+struct File {
+    looked_at: f64,
+    stamp: Option<Stamp>,
 }
 
 impl KnownHosts {
-    /// Returns this host and the peers that are given as addresses.
-    pub(crate) fn literal(network: &NetworkConfig) -> Self {
-        let mut known = Vec::new();
-        if !network.uses(Family::V4) {
-            // The configuration names 127.0.0.1 for this host, which is out of reach then.
-            known.push((SocketAddr::new(Family::V6.loopback(), 0), None));
+    /// Starts with what the configuration says.
+    pub(crate) fn new(config: &Config) -> Self {
+        let known = Known {
+            peers: config.unicast_peers(),
+            networks: config.peer_networks(),
+            swept: SeenHosts::new(MAX_SWEPT),
+            revision: 0,
+            names: HashMap::new(),
+            file: File {
+                looked_at: f64::NEG_INFINITY,
+                stamp: None,
+            },
+            swept_until: 0.0,
+        };
+        Self {
+            known: Monitor::new(known),
+            reading: tokio::sync::Mutex::default(),
+            looking_up: tokio::sync::Mutex::default(),
         }
-        for (host, port) in &network.peers {
+    }
+
+    /// Returns the addresses to ask, each with the one port that is meant, if only one is.
+    pub(crate) fn addresses(&self, context: &Context) -> Vec<(SocketAddr, Option<u16>)> {
+        let mut addresses = Vec::new();
+        if !context.network().uses(Family::V4) {
+            // The configuration names 127.0.0.1 for this host, which is out of reach then.
+            addresses.push((SocketAddr::new(Family::V6.loopback(), 0), None));
+        }
+        let known = self.known.lock();
+        for HostPort { host, port } in &known.peers {
             if let Ok(address) = host.parse::<IpAddr>() {
-                known.push((SocketAddr::new(address, 0), *port));
+                addresses.push((SocketAddr::new(address, 0), *port));
+            } else if let Some(name) = known.names.get(host) {
+                addresses.extend(name.addresses.iter().map(|address| (*address, *port)));
             }
         }
-        Self {
-            known: Mutex::new(known),
+        let swept = known.swept.iter(local_clock()).map(|(host, _)| host);
+        addresses.extend(
+            swept
+                .filter(|host| known.is_swept(*host))
+                .map(|host| (host, None)),
+        );
+        addresses
+    }
+
+    /// Takes note of who answered a search.
+    pub(crate) fn saw(&self, from: SocketAddr) {
+        let mut known = self.known.lock();
+        if known.is_swept(from) && known.swept.saw(from, local_clock()) {
+            known.revision += 1;
+            drop(known);
+            self.known.wake();
+        }
+    }
+
+    /// Returns every host of the networks, and when it is their turn: whoever searches, a process asks a thousand a
+    /// second. `None` without networks.
+    pub(crate) fn take_sweep(&self, now: f64) -> Option<(Vec<IpAddr>, f64)> {
+        let mut known = self.known.lock();
+        let hosts = known.networks.iter().flat_map(|network| network.hosts());
+        let hosts: Vec<_> = hosts.map(IpAddr::V4).collect();
+        let secs = f64::from(u32::try_from(hosts.len()).unwrap_or(u32::MAX)) / SWEPT_PER_SEC;
+        let at = known.swept_until.max(now);
+        known.swept_until = at + secs;
+        (!hosts.is_empty()).then_some((hosts, at))
+    }
+
+    /// Returns a number that grows when there is somebody new to ask.
+    pub(crate) fn revision(&self) -> u64 {
+        self.known.lock().revision
+    }
+
+    /// Waits until it is another one.
+    pub(crate) async fn changed(&self, since: u64) {
+        let is_other = |known: &mut Known| (known.revision != since).then_some(());
+        self.known.wait(f64::INFINITY, is_other).await;
+    }
+
+    /// Keeps the hosts as the file and the name servers say, for as long as a search runs.
+    pub(crate) async fn keep(context: Context) {
+        let hosts = context.known_hosts();
+        select2(hosts.keep_file(&context), hosts.keep_names()).await;
+    }
+
+    async fn keep_file(&self, context: &Context) {
+        let mut config = context.config().clone();
+        let Some(path) = config.peers_file().map(ToOwned::to_owned) else {
+            return std::future::pending().await;
+        };
+        let mut least_secs = STARTED_SECS;
+        loop {
+            let turn = self.reading.lock().await;
+            let (looked_at, stamp) = {
+                let file = &self.known.lock().file;
+                (file.looked_at, file.stamp)
+            };
+            if local_clock() - looked_at >= least_secs {
+                let path = path.clone();
+                let reading = READINGS.get().run(move || {
+                    let metadata = std::fs::metadata(&path).ok()?;
+                    let present = (metadata.modified().ok()?, metadata.len());
+                    (stamp != Some(present)).then(|| (present, SystemFiles.read(&path)))
+                });
+                let read = reading.await.ok().flatten();
+                self.known.lock().file.looked_at = local_clock();
+                // A file that is not there is about to be, or was never needed.
+                if let Some((stamp, Ok(content))) = read {
+                    self.take_file(&mut config, stamp, &content);
+                }
+            }
+            drop(turn);
+            least_secs = FILE_SECS;
+            let due = self.known.lock().file.looked_at + FILE_SECS;
+            tokio::time::sleep(Duration::from_secs_f64((due - local_clock()).max(0.001))).await;
+        }
+    }
+
+    fn take_file(&self, config: &mut Config, stamp: Stamp, content: &[u8]) {
+        self.known.lock().file.stamp = Some(stamp);
+        if let Err(mistake) = config.reread_peers(&String::from_utf8_lossy(content)) {
+            return tracing::warn!("{mistake}; the known peers are those from before");
+        }
+        let (peers, networks) = (config.unicast_peers(), config.peer_networks());
+        if self.known.update(|known| known.set(peers, networks)) {
+            tracing::info!(peers = ?config.lab().known_peers, "known peers changed");
         }
     }
 
     /// Looks all names up at once: one that a slow name server does not know must not hold up the others.
-    pub(crate) async fn look_up(self: Arc<Self>, network: Arc<NetworkConfig>) {
+    async fn keep_names(&self) {
+        let _turn = self.looking_up.lock().await;
+        // Those that a search was at when it ended.
+        let names = |known: &mut Known| known.names.values_mut().for_each(Name::begin_again);
+        self.known.update(names);
         let mut lookups = JoinSet::new();
-        for (host, port) in network.peers.clone() {
+        loop {
+            let (names, due, revision) = {
+                let mut known = self.known.lock();
+                let (names, due) = known.take_due(local_clock());
+                (names, due, known.revision)
+            };
+            for name in names {
+                lookups.spawn(async move {
+                    let found = addresses_of(name.clone()).await;
+                    (name, found)
+                });
+            }
+            let is_other = |known: &mut Known| (known.revision != revision).then_some(());
+            let idle = self.known.wait(due, is_other);
+            if lookups.is_empty() {
+                idle.await;
+            } else if let Either::First(Some(Ok((name, found)))) =
+                select2(lookups.join_next(), idle).await
+            {
+                self.looked_up(&name, found);
+            }
+        }
+    }
+
+    fn looked_up(&self, name: &str, found: io::Result<Vec<SocketAddr>>) {
+        let mut known = self.known.lock();
+        let before = known.names.entry(name.to_owned()).or_default();
+        match found {
+            Ok(addresses) => {
+                before.due = local_clock() + NAME_SECS;
+                before.has_failed = false;
+                let is_new = addresses.iter().any(|it| !before.addresses.contains(it));
+                before.addresses = addresses;
+                known.revision += u64::from(is_new);
+            }
+            // What was known of it may still be right.
+            Err(error) => {
+                before.due = local_clock() + FAILED_NAME_SECS;
+                if !std::mem::replace(&mut before.has_failed, true) {
+                    tracing::warn!(host = name, %error, "known peer not found");
+                }
+            }
+        }
+        drop(known);
+        self.known.wake();
+    }
+}
+
+impl Known {
+    fn is_swept(&self, host: SocketAddr) -> bool {
+        let IpAddr::V4(address) = host.ip() else {
+            return false;
+        };
+        self.networks
+            .iter()
+            .any(|network| network.contains(address))
+    }
+
+    /// Takes another list. Returns whether it is another one.
+    fn set(&mut self, peers: Vec<HostPort>, networks: Vec<Ipv4Network>) -> bool {
+        if (&self.peers, &self.networks) == (&peers, &networks) {
+            return false;
+        }
+        let hosts: HashSet<&String> = peers.iter().map(|peer| &peer.host).collect();
+        self.names.retain(|name, _| hosts.contains(name));
+        (self.peers, self.networks) = (peers, networks);
+        self.revision += 1;
+        true
+    }
+
+    /// Returns the names to look up now, and when the next ones are due.
+    fn take_due(&mut self, now: f64) -> (Vec<String>, f64) {
+        let (mut due, mut next) = (Vec::new(), f64::INFINITY);
+        for HostPort { host, .. } in &self.peers {
             if host.parse::<IpAddr>().is_ok() {
                 continue;
             }
-            let hosts = Arc::clone(&self);
-            lookups.spawn(async move {
-                match addresses_of(host.clone()).await {
-                    Ok(addresses) => {
-                        let found = addresses.into_iter().map(|address| (address, port));
-                        lock_ignoring_poison(&hosts.known).extend(found);
-                    }
-                    Err(error) => tracing::warn!(host, %error, "known peer not found"),
-                }
-            });
+            let name = self.names.entry(host.clone()).or_default();
+            if name.due <= now {
+                name.due = f64::INFINITY;
+                due.push(host.clone());
+            }
+            next = next.min(name.due);
         }
-        while lookups.join_next().await.is_some() {}
-    }
-
-    pub(crate) fn known(&self) -> Vec<(SocketAddr, Option<u16>)> {
-        lock_ignoring_poison(&self.known).clone()
+        (due, next)
     }
 }
 
@@ -75,12 +308,74 @@ static LOOKUPS: PerProcess<BlockingWork<MAX_LOOKUPS>> = PerProcess::new();
 /// Of the four threads of the pool.
 const MAX_LOOKUPS: usize = 2;
 
+/// Reads of configuration files, which may lie on a network share that is gone.
+static READINGS: PerProcess<BlockingWork<1>> = PerProcess::new();
+
+/// A program that searches again and again does not look into the file each time.
+const STARTED_SECS: f64 = 1.0;
+
+/// How often the file is looked at while a search runs.
+const FILE_SECS: f64 = 10.0;
+
+/// How often names are looked up again, and those that nobody knows.
+const NAME_SECS: f64 = 60.0;
+const FAILED_NAME_SECS: f64 = 10.0;
+
+const SWEPT_PER_SEC: f64 = 1000.0;
+
+/// Hosts of networks that are asked as if they were known peers.
+const MAX_SWEPT: usize = 256;
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Arc;
 
     use super::*;
     use crate::net::runtime;
+
+    #[test]
+    fn names_are_due_at_once_and_then_after_a_while() {
+        let mut config = Config::loopback();
+        config.set_bind(lsl_proto::config::Bind::All);
+        config
+            .set_known_peers(&["a", "b:1", "b:2", "10.0.0.1"])
+            .unwrap();
+        let hosts = KnownHosts::new(&config);
+        let due = |now| hosts.known.lock().take_due(now);
+        assert_eq!(due(1.0).0, ["a", "b"]);
+        assert_eq!(due(2.0), (vec![], f64::INFINITY));
+        let addresses = vec!["10.0.0.2:0".parse().unwrap()];
+        let before = hosts.revision();
+        hosts.looked_up("a", Ok(addresses.clone()));
+        assert_ne!(hosts.revision(), before);
+        hosts.looked_up("a", Ok(addresses));
+        hosts.looked_up("b", Err(io::ErrorKind::NotFound.into()));
+        assert_eq!(hosts.revision(), before + 1);
+        let now = local_clock();
+        assert_eq!(due(now + FAILED_NAME_SECS).0, ["b"]);
+        assert_eq!(due(now + NAME_SECS).0, ["a"]);
+        let context = Context::new(config);
+        let with_port = |text: &str, port| (text.parse().unwrap(), port);
+        let known = ["127.0.0.1:0", "10.0.0.2:0", "10.0.0.1:0"].map(|it| with_port(it, None));
+        assert_eq!(hosts.addresses(&context), known);
+        // One that is no peer any more is forgotten.
+        hosts.known.lock().set(vec![], vec![]);
+        assert_eq!(due(f64::MAX), (vec![], f64::INFINITY));
+    }
+
+    #[test]
+    fn networks_are_swept_one_after_the_other() {
+        let mut config = Config::default();
+        config
+            .set_known_peers(&["10.1.0.0/24", "10.2.0.0/30"])
+            .unwrap();
+        let hosts = KnownHosts::new(&config);
+        let (swept, at) = hosts.take_sweep(5.0).unwrap();
+        assert_eq!((swept.len(), at), (256, 5.0));
+        let (_, at) = hosts.take_sweep(5.0).unwrap();
+        assert!((at - 5.256).abs() < 1e-9);
+        assert_eq!(KnownHosts::new(&Config::default()).take_sweep(5.0), None);
+    }
 
     #[test]
     fn names_that_take_long_leave_threads_for_others() {

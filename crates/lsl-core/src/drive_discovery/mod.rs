@@ -1,6 +1,6 @@
 //! Drives discovery: the UDP sockets of searches, of the service and of the multicast responder.
 
-mod known_hosts;
+pub(crate) mod known_hosts;
 pub(crate) mod lingering;
 pub(crate) mod network_config;
 pub(crate) mod redacted;

@@ -33,8 +33,6 @@ pub(crate) struct NetworkConfig {
     pub listen_address: Option<IpAddr>,
     /// `multicast.Interfaces`; empty means all that are up and can multicast.
     pub interfaces: Vec<InterfaceAddress>,
-    /// This host and `lab.KnownPeers`: host and, if only one port is meant, that port.
-    pub peers: Vec<(String, Option<u16>)>,
     /// `lab.Relay`: host and port.
     pub relays: Vec<(String, u16)>,
     /// Resolve over TCP too, by `lab.ResolveOverTCP`.
@@ -79,11 +77,6 @@ impl NetworkConfig {
                 Some(address) => vec![InterfaceAddress { address, index: 0 }],
                 None => config.multicast().interfaces.clone(),
             },
-            peers: config
-                .unicast_peers()
-                .into_iter()
-                .map(|peer| (peer.host, peer.port))
-                .collect(),
             relays: config.relays(),
             resolve_over_tcp: config.lab().resolve_over_tcp,
         }

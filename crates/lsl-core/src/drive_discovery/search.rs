@@ -44,7 +44,7 @@ impl RunningSearch {
     /// # Errors
     /// [`Error::Io`] if no family can be opened or there is no runtime.
     pub(crate) fn start(context: &Context, search: Search) -> Result<Self> {
-        let search = search.with_id(random());
+        let search = search.with_id(random()).with_sweeps(random());
         let search = match redacted::query_exposure(context) {
             QueryExposure::Open => search,
             QueryExposure::HiddenOutlets => search.with_open_query(random()),
@@ -69,6 +69,7 @@ impl RunningSearch {
         let monitor = Arc::new(Monitor::new(search));
         let mut tasks = Vec::new();
         let inbox = Inbox {
+            context: context.clone(),
             monitor: Arc::clone(&monitor),
             prober: Prober::new(context, &monitor),
             face: network.face.map(|_| Arc::default()),
@@ -81,14 +82,13 @@ impl RunningSearch {
             let following = relays::follow(context.clone(), relay, Arc::clone(&monitor));
             tasks.push(AbortOnDrop(runtime::spawn(following)?));
         }
-        let hosts = Arc::new(KnownHosts::literal(&network));
-        let lookups = Arc::clone(&hosts).look_up(Arc::clone(&network));
-        tasks.push(AbortOnDrop(runtime::spawn(lookups)?));
+        let keeping = KnownHosts::keep(context.clone());
+        tasks.push(AbortOnDrop(runtime::spawn(keeping)?));
         let driver = Driver {
             context: context.clone(),
             network,
             links,
-            hosts,
+            known: context.known_hosts().revision(),
             inbox,
             probes: JoinSet::new(),
         };
@@ -108,6 +108,7 @@ fn random() -> u64 {
 /// Takes the replies to one search, from sockets and probes.
 #[derive(Debug, Clone)]
 struct Inbox {
+    context: Context,
     monitor: Arc<Monitor<Search>>,
     /// For outlets that hide what they are, if this context looks for them.
     prober: Option<Arc<Prober>>,
@@ -130,6 +131,9 @@ impl Inbox {
         let received = take_in(&self.monitor, |search, now| {
             search.handle_datagram(from, datagram, now)
         });
+        if !matches!(received, Received::Foreign | Received::Invalid) {
+            self.context.known_hosts().saw(from);
+        }
         if let (Received::Redacted, Some(prober)) = (received, &self.prober)
             && let Ok(reply) = ReplyDatagram::parse(datagram)
         {
@@ -171,6 +175,7 @@ struct Link {
     socket: Arc<UdpSocket>,
     /// The query, and one that asks everybody, because outlets that hide what they are do not answer the other.
     datagrams: Vec<Vec<u8>>,
+    sweep: Vec<Vec<u8>>,
 }
 
 impl Link {
@@ -191,11 +196,13 @@ impl Link {
             family,
             socket,
             datagrams: datagrams.into_iter().flatten().collect(),
+            sweep: search.sweep_datagram(return_port).into_iter().collect(),
         })
     }
 
     /// Sends a query. Errors are ignored: an unreachable target must not keep it from the others.
-    async fn send(&self, Transmit { to, interface, .. }: Transmit) {
+    async fn send(&self, query: Transmit) {
+        let Transmit { to, interface, .. } = query;
         if let Some(interface) = interface {
             let (address, index) = (interface.address, interface.index);
             let chosen = sockets::select_multicast_interface(&*self.socket, address, index);
@@ -204,7 +211,12 @@ impl Link {
                 return;
             }
         }
-        for datagram in &self.datagrams {
+        let datagrams = if query.is_sweep {
+            &self.sweep
+        } else {
+            &self.datagrams
+        };
+        for datagram in datagrams {
             if let Err(error) = self.socket.send_to(datagram, to).await {
                 tracing::trace!(%error, %to, "query not sent");
             }
@@ -217,7 +229,8 @@ struct Driver {
     context: Context,
     network: Arc<NetworkConfig>,
     links: Vec<Link>,
-    hosts: Arc<KnownHosts>,
+    /// Revision of the known hosts that were asked.
+    known: u64,
     inbox: Inbox,
     /// Each returns the port that it asked.
     probes: JoinSet<SocketAddr>,
@@ -236,10 +249,7 @@ impl Driver {
             }
             match action {
                 SearchAction::SendMulticast => self.send_multicast(now),
-                SearchAction::SendUnicast => {
-                    let targets = self.unicast_targets();
-                    self.inbox.monitor.lock().send_unicast(targets, now);
-                }
+                SearchAction::SendUnicast => self.send_unicast(now),
                 SearchAction::Send(query) => {
                     let family = Family::of(query.to.ip());
                     if let Some(link) = self.links.iter().find(|link| link.family == family) {
@@ -259,14 +269,35 @@ impl Driver {
         }
     }
 
-    /// Waits for the end of the pause, or of a probe.
+    /// Waits for the end of the pause or of a probe, or for somebody new to ask.
     async fn wait(&mut self, pause: Duration) {
         let pause = tokio::time::sleep(pause);
-        if self.probes.is_empty() {
-            return pause.await;
+        let changed = self.context.known_hosts().changed(self.known);
+        let pause = select2(changed, pause);
+        let ended = if self.probes.is_empty() {
+            Either::First(pause.await)
+        } else {
+            select2(pause, self.probes.join_next()).await
+        };
+        let mut search = self.inbox.monitor.lock();
+        match ended {
+            Either::First(Either::First(())) => search.ask_soon(local_clock()),
+            Either::Second(Some(Ok(target))) => search.handle_probe_ended(target),
+            _ => {}
         }
-        if let Either::Second(Some(Ok(target))) = select2(pause, self.probes.join_next()).await {
-            self.inbox.monitor.lock().handle_probe_ended(target);
+    }
+
+    fn send_unicast(&mut self, now: f64) {
+        self.known = self.context.known_hosts().revision();
+        let targets = self.unicast_targets();
+        let mut search = self.inbox.monitor.lock();
+        search.send_unicast(targets, now);
+        if search.wants_sweep(now)
+            && let Some((hosts, at)) = self.context.known_hosts().take_sweep(now)
+        {
+            let port = self.network.multicast_port;
+            let targets = hosts.into_iter().map(|host| (host, port).into());
+            search.sweep(targets.filter(|target| self.inbox.hears(*target)), at);
         }
     }
 
@@ -305,7 +336,7 @@ impl Driver {
             // The outlets of this process, also when they had to take a port outside the range.
             .map(|(family, port)| SocketAddr::new(self.network.own_address(family), port));
         let mut targets: Vec<SocketAddr> = own.collect();
-        for (host, port) in self.hosts.known() {
+        for (host, port) in self.context.known_hosts().addresses(&self.context) {
             match port {
                 Some(port) => targets.push(with_port(host, port)),
                 None => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lsl_proto::config::KnownPeer;
+use lsl_proto::config::HostPort;
 use lsl_proto::security::ExpectedIdentity;
 
 use super::{DEFAULT_PORT, Peer};
@@ -26,7 +26,7 @@ pub async fn dial(
     limit: Duration,
     request: &[u8],
 ) -> Result<(Duplex, Peer)> {
-    let KnownPeer { host, port } = host.parse().map_err(Error::Argument)?;
+    let HostPort { host, port } = host.parse().map_err(Error::Argument)?;
     let security = Arc::clone(context.security()?);
     let (context, request) = (context.clone(), request.to_vec());
     let dialling = async move {

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
-use lsl_core::{ChannelFormat, Inlet, StreamInfo};
+use lsl_core::config::{Bind, Source, load_text};
+use lsl_core::{ChannelFormat, ContinuousResolver, Inlet, ResolverEvent, Selector, StreamInfo};
 
 use crate::lab::{self, SOON};
 
@@ -99,4 +100,49 @@ fn an_outlet_has_as_many_readers_as_it_may() {
     drop(first);
     third.blocking().open(SOON).unwrap();
     lab::until("the change", || outlet.consumers().len() == 2);
+}
+
+#[test]
+fn known_peers_are_read_again_while_a_search_runs() {
+    let session = ("lab.SessionID", "it-known-peers-edited");
+    let outlets: Vec<_> = ["first", "second"]
+        .map(|name| {
+            let context = lab::context_with(&[session]);
+            lab::outlet(&context, info(name))
+        })
+        .into();
+    let peers = outlets.iter().map(|outlet| {
+        let port = outlet.info().v4_service_port();
+        format!("127.0.0.1:{port}")
+    });
+    let peers: Vec<String> = peers.collect();
+    let folder = std::env::temp_dir().join(format!("lsl-known-peers-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("lsl_api.cfg");
+    let write = |peers: &[String]| {
+        let text = format!("[lab]\nKnownPeers = {{{}}}\n", peers.join(", "));
+        std::fs::write(&file, text).unwrap();
+    };
+    let text = format!(
+        "[lab]\n{} = {}\n[ports]\nBasePort = 12000\n",
+        "SessionID", session.1
+    );
+    let (mut config, _) = load_text(&text, &Source::Api(file.clone())).unwrap();
+    config.set_bind(Bind::Loopback);
+    let context = lab::plaintext(config);
+    // What was written since the program began counts from the start of a search.
+    write(&peers[..1]);
+    let resolver =
+        ContinuousResolver::in_context(&context, &Selector::all(), Duration::from_mins(1));
+    let resolver = resolver.unwrap();
+    for (number, expected) in (1..).zip(["first", "second"]) {
+        write(&peers[..number]);
+        let event = resolver.next_event_blocking(SOON).unwrap();
+        assert!(
+            matches!(&event, ResolverEvent::Appeared(info) if info.name() == expected),
+            "{event:?}"
+        );
+    }
+    drop(resolver);
+    std::fs::remove_dir_all(folder).unwrap();
 }

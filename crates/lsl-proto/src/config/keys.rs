@@ -5,7 +5,9 @@
 use std::net::IpAddr;
 
 use super::values::{Range, Setting};
-use super::{InterfaceAddress, Ipv6Mode, KnownPeer, MulticastGroup, ResolveScope, Values};
+use super::{
+    HostPort, InterfaceAddress, Ipv6Mode, KnownPeer, MulticastGroup, ResolveScope, Values,
+};
 
 /// One key that `lsl_api.cfg` may contain.
 #[derive(Debug)]
@@ -168,10 +170,10 @@ keys! {
         Interfaces = "{}", interfaces: Vec<InterfaceAddress>, "Addresses of the interfaces to use; empty: all that can multicast.";
     }
     [lab] {
-        KnownPeers = "{}", known_peers: Vec<KnownPeer>, "Hosts that are asked directly, for networks without multicast (a port only for lsl-rs).";
+        KnownPeers = "{}", known_peers: Vec<KnownPeer>, "Hosts that are asked directly, for networks without multicast (ports and networks only for lsl-rs); searches read it again every 10 s.";
         SessionID = "default", session_id: String, "Only streams of the same session see each other.";
         ResolveOverTCP = "0", resolve_over_tcp: bool, "Resolve over TCP too.", since "1.18";
-        Relay = "{}", relay: Vec<KnownPeer>, "Relays that are asked for the streams behind them, at port 16570 if none is said (only lsl-rs).";
+        Relay = "{}", relay: Vec<HostPort>, "Relays that are asked for the streams behind them, at port 16570 if none is said (only lsl-rs).";
         SelfHealing = "1", self_healing: bool, "Find and keep streams in more ways than liblsl tries; 0: send and connect as liblsl does (only lsl-rs).";
     }
     [tuning] {

@@ -191,6 +191,7 @@ pub fn load(files: &dyn Files, overrides: &Overrides) -> Loaded {
     Loaded {
         config: Config {
             encryption_request: rejected_request,
+            file: home_folder(files).map(|folder| folder.join(FILE_NAME)),
             ..Config::default()
         },
         source: Source::Defaults,
@@ -218,6 +219,7 @@ pub fn load_text(text: &str, source: &Source) -> Result<(Config, Vec<Diagnostic>
     })?;
     let mut config = Config {
         encryption_request: EncryptionRequest::of_settings(text, source).map(Box::new),
+        file: source.path().map(Path::to_owned),
         ..Config::default()
     };
     let mut remarks = Vec::new();
@@ -267,8 +269,8 @@ fn candidates(files: &dyn Files, overrides: &Overrides) -> Vec<Source> {
     if files.has_raised_rights() {
         return own.into_iter().chain([system]).collect();
     }
-    let working = files.current_dir().unwrap_or_default().join("lsl_api.cfg");
-    let home = home_folder(files).map(|folder| folder.join("lsl_api.cfg"));
+    let working = files.current_dir().unwrap_or_default().join(FILE_NAME);
+    let home = home_folder(files).map(|folder| folder.join(FILE_NAME));
     [
         files
             .variable("LSLAPICFG")
@@ -392,6 +394,8 @@ fn advice(config: &Config) -> Vec<&'static str> {
     .flatten()
     .collect()
 }
+
+const FILE_NAME: &str = "lsl_api.cfg";
 
 #[cfg(test)]
 #[path = "load_tests.rs"]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::super::values::Setting;
 use super::super::{EncryptionRequest, encryption_request_in_home};
 use super::Severity::{Error, Note, Warning};
 use super::*;
@@ -133,7 +134,11 @@ fn candidates_are_tried_in_order() {
         (loaded.source, loaded.diagnostics.len()),
         (Source::Defaults, 6)
     );
-    assert_eq!(loaded.config, Config::default());
+    assert_eq!(loaded.config.values, Config::default().values);
+    assert_eq!(
+        loaded.config.peers_file(),
+        Some(Path::new(home!("/lsl_api/lsl_api.cfg")))
+    );
 
     overrides.content = None;
     files.files.clear();
@@ -499,4 +504,52 @@ fn the_first_value_of_a_good_file_is_silent() {
     assert_eq!(remarks, []);
     assert_eq!(config.ports().base_port, 17000);
     assert_eq!(config.lab().known_peers.len(), 2);
+}
+
+#[test]
+fn known_peers_are_read_again_unless_there_is_a_mistake() {
+    let path = "lab/lsl_api.cfg";
+    let source = Source::Api(path.into());
+    let (mut config, _) =
+        load_text("[lab]\nKnownPeers = {a}\n[ports]\nBasePort = 1", &source).unwrap();
+    assert_eq!(config.peers_file(), Some(Path::new(path)));
+    let mut check = |text: &str, expected: &str, problem: Option<&str>| {
+        let error = config
+            .reread_peers(text)
+            .err()
+            .map(|error| error.to_string());
+        assert_eq!(error.is_some(), problem.is_some(), "{text}: {error:?}");
+        assert!(
+            error
+                .unwrap_or_default()
+                .contains(problem.unwrap_or_default()),
+            "{text}"
+        );
+        assert_eq!(
+            (
+                Setting::show(&config.lab().known_peers),
+                config.ports().base_port
+            ),
+            (expected.into(), 1)
+        );
+    };
+    check(
+        "[lab]\nKnownPeers = {b, 10.0.0.0/24}\nSession = x",
+        "{b, 10.0.0.0/24}",
+        None,
+    );
+    check(
+        "[lab]\nKnownPeers = {c, h:x}",
+        "{b, 10.0.0.0/24}",
+        Some("h:x"),
+    );
+    check(
+        "[lab]\nKnownPeers = {c}\n[log]\nlevel = 10",
+        "{b, 10.0.0.0/24}",
+        Some("level"),
+    );
+    check("", "{}", None);
+    config.set_known_peers(&["d"]).unwrap();
+    assert_eq!(config.peers_file(), None);
+    assert_eq!(Config::default().peers_file(), None);
 }

@@ -6,6 +6,7 @@ mod encryption;
 pub mod ini;
 mod keys;
 mod load;
+mod network;
 pub mod ports;
 mod sections;
 mod targets;
@@ -14,7 +15,7 @@ mod values;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use self::encryption::{
     EncryptionRequest, encryption_request_in_home, without_encryption_request,
@@ -23,9 +24,10 @@ pub use self::keys::{KEYS, Key, sample_file};
 pub use self::load::{
     Diagnostic, Files, Loaded, Overrides, Severity, Source, home_folder, load, load_text,
 };
+pub use self::network::Ipv4Network;
 use self::sections::Values;
 pub use self::sections::{
-    InterfaceAddress, Ipv6Mode, KnownPeer, Lab, Log, Multicast, MulticastGroup, Ports,
+    HostPort, InterfaceAddress, Ipv6Mode, KnownPeer, Lab, Log, Multicast, MulticastGroup, Ports,
     ResolveScope, Tuning,
 };
 pub use self::targets::{MAX_RELAYS, RELAY_PORT, Target, TargetKind};
@@ -50,6 +52,8 @@ pub struct Config {
     /// By index in `KEYS`; an absent key has its default.
     origins: BTreeMap<usize, Origin>,
     encryption_request: Option<Box<EncryptionRequest>>,
+    /// The file that it was read from, or in which it would be looked for.
+    file: Option<PathBuf>,
 }
 
 /// Interfaces that sockets may use. Not a key of the file: programs choose it.
@@ -259,6 +263,32 @@ impl Config {
         self.mark("ports.IPv6");
     }
 
+    /// Returns the file from which `lab.KnownPeers` is read again while the program runs, see
+    /// [`reread_peers`](Self::reread_peers): the one in use or, without any, that of the user. `None` if the program
+    /// chose the peers itself.
+    pub fn peers_file(&self) -> Option<&Path> {
+        let (index, _) = keys::find("lab.KnownPeers")?;
+        let is_chosen = matches!(self.origins.get(&index), Some(Origin::Api));
+        self.file.as_deref().filter(|_| !is_chosen)
+    }
+
+    /// Takes `lab.KnownPeers` from the present `text` of [`peers_file`](Self::peers_file), and nothing else.
+    ///
+    /// # Errors
+    /// The first mistake that concerns them. Nothing has changed then.
+    pub fn reread_peers(&mut self, text: &str) -> Result<(), Diagnostic> {
+        let source = Source::Api(self.file.clone().unwrap_or_default());
+        let (fresh, remarks) = load_text(text, &source)?;
+        let is_mistake = |remark: &Diagnostic| {
+            remark.severity >= Severity::Warning && remark.text.starts_with("lab.KnownPeers")
+        };
+        if let Some(mistake) = remarks.into_iter().find(is_mistake) {
+            return Err(mistake);
+        }
+        self.values.lab.known_peers = fresh.values.lab.known_peers;
+        Ok(())
+    }
+
     /// Returns every key with its effective value, in the order of the sample file.
     pub fn entries(&self) -> Vec<Entry> {
         KEYS.iter()
@@ -314,6 +344,7 @@ impl Default for Config {
             bind: Bind::All,
             origins: BTreeMap::new(),
             encryption_request: None,
+            file: None,
         }
     }
 }

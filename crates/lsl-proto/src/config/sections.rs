@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use super::Ipv4Network;
+
 #[cfg(doc)]
 use super::Config;
 
@@ -130,24 +132,33 @@ pub struct InterfaceAddress {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Lab {
-    /// Hosts asked directly; see [`Config::unicast_peers`].
+    /// Hosts and networks asked directly; see [`Config::unicast_peers`] and [`Config::peer_networks`].
     pub known_peers: Vec<KnownPeer>,
     /// Only streams of the same session see each other.
     pub session_id: String,
     /// Resolve over TCP too. Spec: lsl-protocol §3.6.
     pub resolve_over_tcp: bool,
     /// Relays that are asked for the streams behind them; see [`Config::relays`].
-    pub relay: Vec<KnownPeer>,
+    pub relay: Vec<HostPort>,
     /// Whether to send and connect where liblsl would not, to find and keep streams. Spec: doctor §2.1.
     pub self_healing: bool,
 }
 
-/// A host that is asked directly.
+/// Who is asked directly. liblsl knows hosts without a port only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct KnownPeer {
+pub enum KnownPeer {
+    /// A host.
+    Host(HostPort),
+    /// Every host of a network.
+    Network(Ipv4Network),
+}
+
+/// A host, and perhaps a port of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct HostPort {
     /// Name or address, without brackets.
     pub host: String,
-    /// The one port to ask; `None` asks the whole port range. liblsl does not know this form.
+    /// The one port to ask; `None` stands for all that are usual.
     pub port: Option<u16>,
 }
 

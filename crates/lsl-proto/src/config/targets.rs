@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Bind, Config, Ipv6Mode, KnownPeer, ResolveScope};
+use super::{Bind, Config, HostPort, Ipv4Network, Ipv6Mode, KnownPeer, ResolveScope};
 
 /// Port of a relay that is named without one. Spec: relay §1.
 pub const RELAY_PORT: u16 = 16570;
@@ -127,9 +127,9 @@ impl Config {
     /// Returns the hosts asked directly, without repeats: 127.0.0.1 first, as in liblsl 1.18, then
     /// the known peers; with [`Bind::Loopback`] loopback addresses alone. Names are not looked up
     /// here, so a name may still lead to a family that is not used. Spec: lsl-protocol §3.4.
-    pub fn unicast_peers(&self) -> Vec<KnownPeer> {
-        let mut peers: Vec<KnownPeer> = Vec::new();
-        let mut add = |peer: KnownPeer| {
+    pub fn unicast_peers(&self) -> Vec<HostPort> {
+        let mut peers: Vec<HostPort> = Vec::new();
+        let mut add = |peer: HostPort| {
             let usable = peer
                 .host
                 .parse()
@@ -138,10 +138,14 @@ impl Config {
                 peers.push(peer);
             }
         };
-        let host = |address: IpAddr| KnownPeer {
+        let host = |address: IpAddr| HostPort {
             host: address.to_string(),
             port: None,
         };
+        let known = self.lab().known_peers.iter().filter_map(|peer| match peer {
+            KnownPeer::Host(host) => Some(host.clone()),
+            KnownPeer::Network(_) => None,
+        });
         if let Bind::Address(own) = self.bind() {
             add(host(own));
         } else {
@@ -150,16 +154,27 @@ impl Config {
         match self.bind() {
             Bind::Loopback => {
                 add(host(Ipv6Addr::LOCALHOST.into()));
-                let here = self
-                    .lab()
-                    .known_peers
-                    .iter()
-                    .filter(|peer| is_loopback(&peer.host));
-                here.cloned().for_each(add);
+                known.filter(|peer| is_loopback(&peer.host)).for_each(add);
             }
-            Bind::All | Bind::Address(_) => self.lab().known_peers.iter().cloned().for_each(add),
+            Bind::All | Bind::Address(_) => known.for_each(add),
         }
         peers
+    }
+
+    /// Returns the networks of which every host is asked at `ports.MulticastPort`, without repeats; with
+    /// [`Bind::Loopback`] those of loopback addresses alone. Spec: doctor §2.1.
+    pub fn peer_networks(&self) -> Vec<Ipv4Network> {
+        let mut networks: Vec<Ipv4Network> = Vec::new();
+        for peer in &self.lab().known_peers {
+            if let KnownPeer::Network(network) = *peer
+                && self.allows_ipv4()
+                && (self.bind() != Bind::Loopback || network.is_loopback())
+                && !networks.contains(&network)
+            {
+                networks.push(network);
+            }
+        }
+        networks
     }
 
     /// Iterates over the ports of the range. Outlets and resolvers try them in this order; known
@@ -295,6 +310,17 @@ mod tests {
             &config,
             &["127.0.0.1", "lab1", "lab1:80", "::1", "10.0.0.1"],
         );
+        let networks = |config: &Config| {
+            let networks = config.peer_networks();
+            networks.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let mixed = ["10.1.2.3/24", "lab1", "127.0.0.0/30", "10.1.2.0/24"];
+        let mut other = config.clone();
+        other.set_known_peers(&mixed).unwrap();
+        check(&other, &["127.0.0.1", "lab1"]);
+        assert_eq!(networks(&other), ["10.1.2.0/24", "127.0.0.0/30"]);
+        other.set_bind(Bind::Loopback);
+        assert_eq!(networks(&other), ["127.0.0.0/30"]);
         config.set_ipv6(Ipv6Mode::Force);
         check(&config, &["lab1", "lab1:80", "::1"]);
         config.set_bind(Bind::Loopback);

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use super::ini::trim;
-use super::{InterfaceAddress, Ipv6Mode, KnownPeer, MulticastGroup, ResolveScope};
+use super::{HostPort, InterfaceAddress, Ipv6Mode, KnownPeer, MulticastGroup, ResolveScope};
 use crate::text::{decimal_prefix, integer_prefix, saturating_i64};
 
 /// Smallest and largest usable number, if limited.
@@ -320,6 +320,27 @@ impl Display for InterfaceAddress {
 }
 
 impl Item for KnownPeer {
+    const KIND: &'static str = "{host, host:port, [IPv6 address]:port, IPv4 network/bits, ...}";
+
+    fn read(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            text.parse().map(Self::Network)
+        } else {
+            text.parse().map(Self::Host)
+        }
+    }
+}
+
+impl Display for KnownPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(host) => host.fmt(f),
+            Self::Network(network) => network.fmt(f),
+        }
+    }
+}
+
+impl Item for HostPort {
     const KIND: &'static str = "{host, host:port, [IPv6 address]:port, ...}";
 
     fn read(text: &str) -> Result<Self, String> {
@@ -355,7 +376,7 @@ impl Item for KnownPeer {
     }
 }
 
-impl FromStr for KnownPeer {
+impl FromStr for HostPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -363,7 +384,7 @@ impl FromStr for KnownPeer {
     }
 }
 
-impl Display for KnownPeer {
+impl Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
             Some(port) if self.host.contains(':') => write!(f, "[{}]:{port}", self.host),

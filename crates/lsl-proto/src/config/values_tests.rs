@@ -62,9 +62,9 @@ fn booleans_are_one_or_not() {
 
 #[test]
 fn sets_need_braces() {
-    let peer = |host: &str, port| KnownPeer {
-        host: host.to_owned(),
-        port,
+    let peer = |host: &str, port| {
+        let host = host.to_owned();
+        KnownPeer::Host(HostPort { host, port })
     };
     check::<Vec<KnownPeer>>("{}", vec![], "");
     check("{a}", vec![peer("a", None)], "");
@@ -83,7 +83,17 @@ fn sets_need_braces() {
         "",
     );
     for bad in [
-        "h:", "h:0", "h:65536", "h:x", ":5", "[::1", "[::1]5", "[h]:1", "a b",
+        "10.0.0.0/8",
+        "h/24",
+        "h:",
+        "h:0",
+        "h:65536",
+        "h:x",
+        ":5",
+        "[::1",
+        "[::1]5",
+        "[h]:1",
+        "a b",
     ] {
         check::<Vec<KnownPeer>>(&format!("{{{bad}}}"), vec![], "ignored");
     }

@@ -9,5 +9,6 @@ pub mod redacted;
 pub mod registry;
 pub mod reply;
 pub mod search;
+pub mod seen;
 mod tcp_probes;
 pub mod ways;

@@ -13,6 +13,7 @@ use lsl_secure::{Policy, TIME_PREFIX};
 
 use super::answers::PendingQuery;
 use crate::StreamInfo;
+use crate::config::Ipv4Network;
 use crate::limits::TokenBucket;
 use crate::query::MAX_QUERY_BYTES;
 use crate::wire::discovery::{Request, parse_datagram};
@@ -263,6 +264,8 @@ pub struct SourcePolicy {
     pub allow_all: bool,
     /// Addresses that the configuration names as peers.
     pub peers: Vec<IpAddr>,
+    /// Networks that it names.
+    pub networks: Vec<Ipv4Network>,
     /// Answer nobody but the subnets: those of one face of a relay. Spec: relay §2.
     pub only_subnets: bool,
 }
@@ -276,6 +279,7 @@ impl SourcePolicy {
             || !is_routed(source)
             || subnets.is_empty()
             || self.peers.contains(&source)
+            || matches!(source, IpAddr::V4(v4) if self.networks.iter().any(|it| it.contains(v4)))
             || subnets.iter().any(|subnet| subnet.contains(source))
     }
 }

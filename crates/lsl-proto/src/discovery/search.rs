@@ -109,6 +109,8 @@ pub enum Received {
     Refreshed,
     /// No answer to this search.
     Foreign,
+    /// An answer to a [`sweep`](Search::sweep): there is somebody.
+    Present,
     /// An outlet that hides what it is; only after [`Search::with_open_query`].
     Redacted,
     /// An answer that describes no stream, or one too many.
@@ -122,12 +124,15 @@ pub struct Search {
     id: Vec<u8>,
     /// Of the empty query, if outlets that hide what they are shall answer too.
     open_id: Option<Vec<u8>>,
+    /// Of the empty query to hosts of whom nothing is known.
+    sweep_id: Option<Vec<u8>>,
     /// `None` if it does not parse.
     parsed: Option<Query>,
     times: WaveTimes,
     goal: Goal,
     next_multicast: f64,
     next_unicast: f64,
+    last_unicast: f64,
     queries: QueryPacer,
     probes: TcpProbes,
     /// Time before which no stream of a continuous search is forgotten, in seconds of `local_clock`.
@@ -221,12 +226,14 @@ impl Search {
             parsed: Query::parse(&query).ok(),
             query,
             open_id: None,
+            sweep_id: None,
             times,
             goal,
             next_multicast: now,
             // liblsl waits before it asks by unicast. Asking at once as well finds the streams of a
             // host without multicast within a millisecond, not after half a second.
             next_unicast: now,
+            last_unicast: f64::NEG_INFINITY,
             queries: QueryPacer::default(),
             probes: TcpProbes::default(),
             silent_at: f64::INFINITY,
@@ -292,6 +299,24 @@ impl Search {
         self
     }
 
+    /// Can [`sweep`](Self::sweep) networks with the empty query, which any program there answers, whatever it offers.
+    #[must_use]
+    pub fn with_sweeps(mut self, id: u64) -> Self {
+        self.sweep_id = Some(id.to_string().into_bytes());
+        self
+    }
+
+    /// Returns the datagram of a sweep; `None` without [`with_sweeps`](Self::with_sweeps).
+    pub fn sweep_datagram(&self, return_port: u16) -> Option<Vec<u8>> {
+        let id = self.sweep_id.as_deref()?;
+        let datagram = QueryDatagram {
+            query: b"",
+            return_port,
+            id,
+        };
+        Some(datagram.to_bytes())
+    }
+
     /// Returns whether the query goes over the network, see
     /// [`with_open_query_alone`](Self::with_open_query_alone).
     pub fn is_query_sent(&self) -> bool {
@@ -346,6 +371,22 @@ impl Search {
         self.queries.send(targets, now);
     }
 
+    /// Asks by unicast soon, as there are hosts that were not asked yet.
+    pub fn ask_soon(&mut self, now: f64) {
+        let soon = now.max(self.last_unicast + SHORTEST_UNICAST_SECS);
+        self.next_unicast = self.next_unicast.min(soon);
+    }
+
+    /// Returns whether it is time to [`sweep`](Self::sweep) networks: every 8 s, when unicast queries go.
+    pub fn wants_sweep(&self, now: f64) -> bool {
+        self.queries.wants_sweep(now)
+    }
+
+    /// Asks every host of some networks whether it is there, one a millisecond from `at` on.
+    pub fn sweep(&mut self, targets: impl IntoIterator<Item = SocketAddr>, at: f64) {
+        self.queries.sweep(targets, at);
+    }
+
     /// Asks these data ports over TCP, unless they are still being asked (§3.6).
     pub fn probe_tcp(&mut self, targets: &[SocketAddr]) {
         self.probes.add(targets);
@@ -368,6 +409,7 @@ impl Search {
             return SearchAction::SendMulticast;
         }
         if now >= self.next_unicast {
+            self.last_unicast = now;
             let wave = self.next_multicast - self.period_secs();
             let regular = wave + self.times.multicast_min_rtt_secs;
             // The unicast queries that went at once are repeated at the usual time.
@@ -427,6 +469,9 @@ impl Search {
         let Ok(reply) = ReplyDatagram::parse(datagram) else {
             return Received::Foreign;
         };
+        if self.sweep_id.as_deref() == Some(reply.id) {
+            return Received::Present;
+        }
         let is_open = self.open_id.as_deref() == Some(reply.id);
         let is_answer = self.is_query_sent() && reply.id == self.id;
         if !is_answer && !is_open {
@@ -693,6 +738,9 @@ const OUTLETS_FIRST_SECS: f64 = 0.25;
 
 /// More streams than any network has; fewer than it takes to exhaust memory by lying.
 const MAX_RESULTS: usize = 65_536;
+
+/// From one round of unicast queries to the next, when hosts that are new come one after the other.
+const SHORTEST_UNICAST_SECS: f64 = 0.1;
 
 /// Keeps a misconfigured resolver from flooding the network.
 const SHORTEST_PERIOD_SECS: f64 = 0.01;

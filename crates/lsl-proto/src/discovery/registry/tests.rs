@@ -260,6 +260,11 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
         ..SourcePolicy::default()
     };
     assert!(named.knows(far, &present));
+    let network = SourcePolicy {
+        networks: vec!["203.0.113.0/24".parse().unwrap()],
+        ..SourcePolicy::default()
+    };
+    assert!(network.knows(far, &present) && !network.knows([203, 0, 114, 1].into(), &present));
     let wide = SourcePolicy {
         allow_all: true,
         ..SourcePolicy::default()
@@ -275,6 +280,7 @@ fn a_face_of_a_relay_hears_its_subnet_alone() {
     outlets.registry.sources = SourcePolicy {
         allow_all: true,
         peers: vec!["10.2.0.9".parse().unwrap()],
+        networks: Vec::new(),
         only_subnets: true,
     };
     outlets.registry.set_subnets(vec![Subnet {

@@ -672,3 +672,30 @@ fn an_outlet_of_a_relay_is_not_shown_beside_its_origin() {
     assert_eq!(events(&mut search, 107.0), ["+a", "-r"]);
     assert_eq!(search.answers().count(), 1);
 }
+
+#[test]
+fn a_sweep_asks_who_is_there() {
+    let mut search = continuous(5.0).with_sweeps(77);
+    let answer = [b"77\r\n".as_slice(), &xml("a")].concat();
+    assert_eq!(
+        search.handle_datagram(peer(), &answer, 100.0),
+        Received::Present
+    );
+    assert!(search.is_empty() && search.wants_sweep(100.0));
+    assert_eq!(
+        search.sweep_datagram(9).unwrap(),
+        b"LSL:shortinfo\r\n\r\n9 77\r\n"
+    );
+    search.sweep([peer()], 100.0);
+    let sent = std::iter::from_fn(|| match search.poll(100.0) {
+        SearchAction::WaitUntil(_) => None,
+        action => Some(action),
+    });
+    let is_swept = |action: SearchAction| matches!(action, SearchAction::Send(it) if it.is_sweep);
+    assert_eq!(sent.filter(|action| is_swept(*action)).count(), 1);
+    // Who is new is asked at once, but not in a storm.
+    search.ask_soon(100.0);
+    assert_eq!(search.poll(100.0), SearchAction::WaitUntil(100.1));
+    search.ask_soon(100.0);
+    assert_eq!(search.poll(100.1), SearchAction::SendUnicast);
+}
