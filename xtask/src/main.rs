@@ -20,6 +20,7 @@ mod cross;
 mod deploy;
 mod dist;
 mod emulate;
+mod evidence;
 mod fuzz;
 mod hosts;
 mod instructions;
@@ -76,6 +77,9 @@ Usage: cargo xtask TASK
                          prints puts it right (and keep what it saw for tests without a network)
   river * [FILTER]       `lsl relay` and River: a reader and a writer made from the specification at a real
                          Redis server, killed 3 times, tables read by pyarrow (--all: killed 20 times)
+  evidence [--check]     write the pages of docs/evidence from docs/results (or see whether they are up to
+                         date, which `test` does, too)
+  evidence run [PAGE[/PART]…] [--anyway]  measure what they lack, on a quiet machine (or on any: they say so)
   abi *                  the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts * [FILTER]       C and C++ programs on the library, plain and under ASan (--all: valgrind, too)
@@ -143,6 +147,7 @@ fn run() -> Result {
             Arg::Long("update") => update = true,
             Arg::Long("check") => check = true,
             Arg::Long("prove") => prove = true,
+            Arg::Long("anyway") => words.push("--anyway".into()),
             Arg::Long("all") => scope = Scope::All,
             Arg::Long("minutes") => minutes = parser.value()?.parse()?,
             Arg::Long("files") => files = Some(PathBuf::from(parser.value()?)),
@@ -182,12 +187,12 @@ fn run() -> Result {
                 scope,
             },
         ),
-        ["labs"] => labs::run(&sh, None, update),
-        ["labs", filter] => labs::run(&sh, Some(filter), update),
-        ["relay"] => relay::run(&sh, None, scope),
-        ["relay", filter] => relay::run(&sh, Some(filter), scope),
-        ["river"] => river::run(&sh, None, scope),
-        ["river", filter] => river::run(&sh, Some(filter), scope),
+        ["labs", filter @ ..] if filter.len() < 2 => {
+            labs::run(&sh, filter.first().copied(), update)
+        }
+        ["relay", part @ ..] if part.len() < 2 => relay::run(&sh, part.first().copied(), scope),
+        ["river", part @ ..] if part.len() < 2 => river::run(&sh, part.first().copied(), scope),
+        ["evidence", words @ ..] => evidence::run(&sh, words, check),
         ["emulate"] => emulate::run(&sh),
         ["emulate", "inside"] => emulate::inside(&sh),
         ["roots"] => roots::run(&sh),

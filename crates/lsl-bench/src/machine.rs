@@ -33,6 +33,7 @@ impl Machine {
             governor: governor.map(|text| text.trim().to_owned()),
             load: load(),
             version: env!("CARGO_PKG_VERSION").into(),
+            busy: None,
         }
     }
 }

@@ -109,6 +109,9 @@ enum BenchCommand {
     /// Write the manual pages of `lsl`, benchmarks included
     #[command(hide = true)]
     Man(Manual),
+    /// Pages with what others published beside ours
+    #[command(hide = true)]
+    Evidence(report::Evidence),
     /// The ends of a pipe
     #[command(hide = true)]
     AtrestEnd(atrest::AtrestEnd),
@@ -150,6 +153,7 @@ impl Cli {
             BenchCommand::Report(action) => action.run(),
             BenchCommand::Completions(action) => action.run(whole()),
             BenchCommand::Man(action) => action.run(whole()),
+            BenchCommand::Evidence(action) => action.run(),
             BenchCommand::AtrestEnd(action) => action.run(),
             BenchCommand::Swarm(action) => action.run(),
             BenchCommand::Endpoint(action) => action.run(),

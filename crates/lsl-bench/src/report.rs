@@ -4,6 +4,7 @@ mod analysis;
 mod axis;
 mod charts;
 mod encryption;
+mod evidence;
 mod figures;
 mod format;
 mod load;
@@ -23,6 +24,7 @@ use serde::Serialize;
 
 use self::analysis::{Analysis, Compared};
 use self::encryption::EncryptionSummary;
+pub(crate) use self::evidence::Evidence;
 pub(crate) use self::load::read;
 use self::load::{Group, Run};
 use crate::result::Results;

@@ -85,6 +85,9 @@ pub(crate) struct Machine {
     pub(crate) load: [f64; 3],
     /// Version of `lsl` that measured.
     pub(crate) version: String,
+    /// What else the machine did, if that was too much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) busy: Option<String>,
 }
 
 /// One of those that are compared.

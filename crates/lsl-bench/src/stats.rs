@@ -23,7 +23,7 @@ fn mean_of(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
 }
 
 /// Standard deviation of a sample (n - 1). `None` below two values.
-fn deviation(values: &[f64]) -> Option<f64> {
+pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
     }

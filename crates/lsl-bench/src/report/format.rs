@@ -160,6 +160,13 @@ fn hertz(rate: f64) -> String {
     }
 }
 
+/// Puts a section between two marks of a page; `None` if it has not both.
+pub(super) fn put_between(page: &str, begin: &str, end: &str, section: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n\n{section}\n{end}{after}"))
+}
+
 /// A file name of letters, digits and dashes.
 pub(super) fn file_name(text: &str) -> String {
     let mut name = String::new();

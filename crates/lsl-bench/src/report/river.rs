@@ -213,16 +213,8 @@ pub(super) fn section(results: &Results) -> Outcome<Section> {
 
 /// Puts the part into a page that has the marks; without them it is the page.
 pub(super) fn put(section: &str, page: Option<&str>) -> String {
-    let part = format!("{BEGIN}\n\n{section}\n{END}");
-    let cut = page.and_then(|page| {
-        let (before, rest) = page.split_once(BEGIN)?;
-        let (_, after) = rest.split_once(END)?;
-        Some((before, after))
-    });
-    match cut {
-        Some((before, after)) => format!("{before}{part}{after}"),
-        None => format!("# Beside River\n\n{part}\n"),
-    }
+    page.and_then(|page| format::put_between(page, BEGIN, END, section))
+        .unwrap_or_else(|| format!("# Beside River\n\n{BEGIN}\n\n{section}\n{END}\n"))
 }
 
 impl Comparison<'_> {

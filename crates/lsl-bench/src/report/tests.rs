@@ -54,6 +54,7 @@ pub(super) fn made_up() -> Results {
             governor: Some("performance".into()),
             load: [0.25, 0.5, 0.75],
             version: "0.1.0".into(),
+            busy: None,
         },
         args: ["lsl", "bench", "latency", "--channels", "8,64,256"]
             .map(Into::into)

@@ -82,13 +82,13 @@ fn repository() -> PathBuf {
 
 /// The README and every page of the book.
 fn page_files() -> Vec<String> {
-    let mut files: Vec<String> = std::fs::read_dir(repository().join("docs"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| has_ending(name, "md"))
-        .map(|name| format!("docs/{name}"))
-        .collect();
-    files.push("README.md".into());
+    let mut files = vec!["README.md".to_owned()];
+    for folder in ["docs", "docs/evidence"] {
+        let entries = std::fs::read_dir(repository().join(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let pages = names.filter(|name| has_ending(name, "md"));
+        files.extend(pages.map(|name| format!("{folder}/{name}")));
+    }
     files.sort();
     files
 }
