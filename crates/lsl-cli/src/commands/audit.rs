@@ -1,8 +1,15 @@
 //! `lsl audit`: reads, checks and sums up the security log that `audit_file` switches on.
 
+mod cbor;
+mod context;
+mod export;
 mod filter;
+mod flame;
+mod follower;
 mod lines;
+mod pseudonyms;
 mod query;
+mod resume;
 mod summary;
 mod tail;
 mod tree;
@@ -37,6 +44,9 @@ enum AuditCommand {
     /// Print connections and what became of them, picked by time and content
     #[command(after_help = query::EXAMPLES)]
     Query(query::Query),
+    /// Write events as others read them: crypto-auditing's CBOR, JSON, stacks or a picture
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::Export),
     /// Check that no line was changed, removed or added
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(Verify),
@@ -90,6 +100,7 @@ impl Audit {
             AuditCommand::Tail(tail) => tail.run(),
             AuditCommand::Follow(follow) => follow.run(),
             AuditCommand::Query(query) => query.run(),
+            AuditCommand::Export(export) => export.run(),
             AuditCommand::Verify(verify) => verify.run(),
             AuditCommand::Summary(summary) => summary.run(),
         }

@@ -16,6 +16,7 @@ mod attack_remote_control;
 #[cfg(unix)]
 mod attack_symlinks;
 mod audit;
+mod audit_export;
 #[cfg(unix)]
 mod benchmarks;
 mod commands;

@@ -10,7 +10,7 @@ use lsl_platform::calendar::{Date, rfc3339};
 use lsl_platform::clock::utc_now;
 use serde_json::{Map, Value};
 
-use super::tree::context_name;
+use super::context::{Context, line};
 
 /// A line of a log, field by field.
 pub(super) type Fields = Map<String, Value>;
@@ -18,8 +18,8 @@ pub(super) type Fields = Map<String, Value>;
 /// Conditions on what a line says.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Conditions {
-    /// Only where KEY OP VALUE holds: KEY is a field of the line or `name`, OP one of = != ~ (contains)
-    /// < <= > >=; several must all hold
+    /// Only where KEY OP VALUE holds: KEY is a field of the line, a key of a context or of one of its steps,
+    /// or `name`, OP one of = != ~ (contains) < <= > >=; several must all hold
     #[arg(long = "where", value_name = "EXPR")]
     conditions: Vec<Condition>,
 }
@@ -55,9 +55,44 @@ enum Operator {
 }
 
 impl Conditions {
-    /// Returns whether all of them hold for a line.
+    /// Returns whether all of them hold for a line, or for one of its steps: what a step does not say itself,
+    /// its line says.
     pub(super) fn hold(&self, fields: &Fields) -> bool {
-        self.conditions.iter().all(|it| it.holds(fields))
+        let mut made = None;
+        let of_line = |key: &str, made: &mut Option<Context>| match fields.get(key) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => {
+                let context = made.get_or_insert_with(|| line(fields));
+                context.get(key).unwrap_or_default()
+            }
+        };
+        let mut all = self.conditions.iter();
+        if all.all(|it| it.holds(&of_line(it.key(), &mut made))) {
+            return true;
+        }
+        if !fields.contains_key("steps") {
+            return false;
+        }
+        let context = line(fields);
+        let mut found = false;
+        let mut look = |step: &Context| {
+            // Any step lacks a name that is not meant: it must have something that is.
+            let mut has_own = false;
+            let mut all = self.conditions.iter();
+            found |= all.all(|it| {
+                let own = match it.key() {
+                    "took_us" => Some(step.took_us().to_string()),
+                    key => step.get(key),
+                };
+                has_own |= own.is_some() && it.key() != "took_us" && !it.is_denial();
+                it.holds(&own.unwrap_or_else(|| of_line(it.key(), &mut made)))
+            }) && has_own;
+        };
+        for step in &context.steps {
+            step.each(None, &mut |step, _| look(step));
+        }
+        found
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -80,24 +115,24 @@ impl Times {
 }
 
 impl Condition {
-    fn holds(&self, fields: &Fields) -> bool {
-        let key = self.key.strip_prefix("lsl::").unwrap_or(&self.key);
-        let value = match fields.get(key) {
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
-            None if key == "name" => {
-                let event = fields.get("event").and_then(Value::as_str);
-                context_name(event.unwrap_or_default()).0
-            }
-            None => String::new(),
-        };
+    /// The key without our own scope.
+    fn key(&self) -> &str {
+        self.key.strip_prefix("lsl::").unwrap_or(&self.key)
+    }
+
+    /// Whether it is `!=`.
+    fn is_denial(&self) -> bool {
+        matches!(self.operator, Operator::Compares(_, false))
+    }
+
+    fn holds(&self, value: &str) -> bool {
         match self.operator {
             Operator::Contains => value.contains(&self.value),
             Operator::Compares(any, holds) => {
                 let numbers = (value.parse::<f64>(), self.value.parse::<f64>());
                 let order = match numbers {
                     (Ok(one), Ok(other)) => one.partial_cmp(&other),
-                    _ => Some(value.cmp(&self.value)),
+                    _ => Some(value.cmp(self.value.as_str())),
                 };
                 order.is_some_and(|order| any.contains(&order)) == holds
             }
@@ -203,11 +238,12 @@ mod tests {
     #[test]
     fn conditions_compare_numbers_and_texts() {
         let line = r#"{"ts":"2026-11-22T19:30:00.5Z","event":"handshake_failed","cause":"timeout","took_us":900,
-            "clean":false}"#;
+            "clean":false,"suite":"AES-256-GCM","steps":[["generate",0,41],["sign",50,300]]}"#;
         let fields: Fields = serde_json::from_str(line).unwrap();
         let check = |text: &str, expected: bool| {
-            let condition: Condition = text.parse().unwrap();
-            assert_eq!(condition.holds(&fields), expected, "{text}");
+            let conditions = text.split(" & ").map(|it| it.parse().unwrap());
+            let conditions = conditions.collect();
+            assert_eq!(Conditions { conditions }.hold(&fields), expected, "{text}");
         };
         check("cause=timeout", true);
         check("cause != timeout", false);
@@ -220,6 +256,14 @@ mod tests {
         check("absent!=x", true);
         check("name=lsl::handshake", true);
         check("event~=failed", false);
+        check("cipher=AES-256-GCM & outcome=failed", true);
+        check("pk::curve=ed25519", true);
+        check("pk::curve=p256", false);
+        // Of one step, which has what its line says too.
+        check("name=pk::sign & cause=timeout & took_us>200", true);
+        check("name=pk::generate & pk::curve=ed25519", false);
+        check("name=pk::generate & took_us>200", false);
+        check("name!=lsl::handshake", false);
         for text in ["", "cause", "=timeout"] {
             assert!(text.parse::<Condition>().is_err(), "{text}");
         }

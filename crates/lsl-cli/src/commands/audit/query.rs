@@ -1,55 +1,129 @@
 //! `lsl audit query`: connections and what became of them, picked by time and content.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 
+use super::context::{Id, Place};
 use super::filter::{Conditions, Fields, Times};
+use super::flame;
 use super::lines::Lines;
-use super::tree::{Tree, tree_of};
+use super::tree::{Stacks, Tree};
 use super::{Log, count};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::ui::notice::note;
 use crate::ui::text::printable_json;
 
 #[derive(Debug, Args)]
 pub(super) struct Query {
-    /// Logs to read, each with its rotated files; by default the audit_file of the configuration
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
-
     #[command(flatten)]
-    times: Times,
-
-    #[command(flatten)]
-    conditions: Conditions,
+    picked: Picked,
 
     /// Print one JSON array, in the shape of crypto-auditing's queries
-    #[arg(long, conflicts_with = "folded")]
+    #[arg(long, conflicts_with_all = ["folded", "svg"])]
     json: bool,
 
     /// Print folded stacks with microseconds, of which flame graphs are made
     #[arg(long)]
     folded: bool,
 
-    /// Count events in folded stacks instead of microseconds
-    #[arg(long, requires = "folded")]
+    /// Draw a flame graph into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Count events in stacks instead of microseconds
+    #[arg(long)]
     count: bool,
+
+    /// Tell stacks apart by the value of this key: peer_name, pk::curve, ...
+    #[arg(long, value_name = "KEY")]
+    by: Option<String>,
+}
+
+/// Lines of logs that are meant.
+#[derive(Debug, Default, Args)]
+pub(super) struct Picked {
+    /// Logs to read, each with its rotated files; by default the audit_file of the configuration
+    #[arg(value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    times: Times,
+
+    #[command(flatten)]
+    conditions: Conditions,
 }
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   lsl audit query --since 2h --where peer_name=amp1
   lsl audit query --where 'took_us>5000'
+  lsl audit query --where name=pk::sign --where 'took_us>500'
   lsl audit query --where event~refused --where peer_addr~10.0.0. --json
-  lsl audit query --since today --folded > handshakes.folded
+  lsl audit query --since today --svg handshakes.svg --by peer_name
 
 A connection is shown whole, from its handshake to its end, if one of its events is meant.";
 
 impl Query {
     pub(super) fn run(&self) -> Outcome {
+        let trees = self.picked.trees()?;
+        let stacks = Stacks {
+            counts: self.count,
+            by: self.by.clone(),
+        };
+        if let Some(path) = &self.svg {
+            let picture = flame::draw(&fold(&trees, &stacks), !self.count);
+            std::fs::write(path, picture)
+                .map_err(|it| Failure::from(it).context(&path.display().to_string()))?;
+        }
+        let mut out = BufWriter::new(io::stdout().lock());
+        if self.json {
+            write_json(&trees, &mut out)?;
+        } else if self.folded {
+            write_folded(&trees, &stacks, &mut out)?;
+        } else if self.svg.is_none() {
+            trees.iter().try_for_each(|tree| tree.write(&mut out))?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// Writes trees as one array.
+pub(super) fn write_json(trees: &[Tree], out: &mut impl Write) -> Outcome {
+    let trees: Vec<_> = trees.iter().map(Tree::to_json).collect();
+    if io::stdout().is_terminal() {
+        let text = serde_json::to_string_pretty(&trees)?;
+        out.write_all(printable_json(&text).as_bytes())?;
+    } else {
+        serde_json::to_writer_pretty(&mut *out, &trees)?;
+    }
+    Ok(writeln!(out)?)
+}
+
+pub(super) fn write_folded(trees: &[Tree], stacks: &Stacks, out: &mut impl Write) -> Outcome {
+    for (path, weight) in fold(trees, stacks) {
+        writeln!(out, "{path} {weight}")?;
+    }
+    Ok(())
+}
+
+/// Sums up the stacks of trees.
+pub(super) fn fold(trees: &[Tree], stacks: &Stacks) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for tree in trees {
+        tree.fold(stacks, |path, weight| {
+            let sum: &mut u64 = sums.entry(path).or_default();
+            *sum = sum.saturating_add(weight);
+        });
+    }
+    sums
+}
+
+impl Picked {
+    /// Finds the files of the logs.
+    pub(super) fn find(&self) -> Outcome<Vec<PathBuf>> {
         let mut files = Vec::new();
         if self.files.is_empty() {
             files = Log::of(None)?.files;
@@ -57,30 +131,43 @@ impl Query {
         for path in &self.files {
             files.extend(Log::find(path, false)?.files);
         }
-        // Twice through the files, so that memory holds no more than what is shown.
+        Ok(files)
+    }
+
+    /// Returns whether a line is meant itself.
+    pub(super) fn means(&self, fields: &Fields) -> bool {
+        self.times.hold(fields) && self.conditions.hold(fields)
+    }
+
+    /// Hands the lines that are meant to `take`, with those of their trees. Reads twice, so that memory
+    /// holds no more than names of trees.
+    pub(super) fn each(&self, mut take: impl FnMut(Place<'_>, Fields) -> Outcome) -> Outcome {
+        let files = self.find()?;
         let is_for_all = self.times.is_empty() && self.conditions.is_empty();
-        let mut wanted = HashSet::new();
+        let mut wanted: HashSet<Id> = HashSet::new();
         if !is_for_all {
-            each_line(&files, |fields| {
-                if self.times.hold(&fields) && self.conditions.hold(&fields) {
-                    wanted.insert(tree_of(&fields));
+            each_line(&files, |line| {
+                let Ok(fields) = serde_json::from_slice(line) else {
+                    return Ok(false);
+                };
+                if self.means(&fields) {
+                    wanted.insert(Place::of_fields(&fields).tree());
                 }
+                Ok(true)
             })?;
         }
-        let (mut trees, mut places) = (Vec::new(), HashMap::new());
-        let unreadable = each_line(&files, |fields| {
-            let id = tree_of(&fields);
-            if is_for_all || wanted.contains(&id) {
-                let place = *places.entry(id.clone()).or_insert_with(|| {
-                    trees.push(Tree::new(id));
-                    trees.len() - 1
-                });
-                if let Some(tree) = trees.get_mut(place) {
-                    Tree::push(tree, fields);
-                }
+        let unreadable = each_line(&files, |line| {
+            let Some(place) = Place::of(line) else {
+                return Ok(false);
+            };
+            if !is_for_all && !wanted.contains(&place.tree()) {
+                return Ok(true);
             }
+            let Ok(fields) = serde_json::from_slice(line) else {
+                return Ok(false);
+            };
+            take(place, fields).map(|()| true)
         })?;
-        self.show(&trees)?;
         if unreadable > 0 {
             let lines = count(unreadable, "line");
             note(format_args!(
@@ -90,38 +177,34 @@ impl Query {
         Ok(())
     }
 
-    fn show(&self, trees: &[Tree]) -> Outcome {
-        let mut out = BufWriter::new(io::stdout().lock());
-        if self.json {
-            let trees: Vec<_> = trees.iter().map(Tree::to_json).collect();
-            if io::stdout().is_terminal() {
-                let text = serde_json::to_string_pretty(&trees)?;
-                out.write_all(printable_json(&text).as_bytes())?;
-            } else {
-                serde_json::to_writer_pretty(&mut out, &trees)?;
+    /// Returns the trees of the lines that are meant, in the order of their first lines.
+    pub(super) fn trees(&self) -> Outcome<Vec<Tree>> {
+        let (mut trees, mut places) = (Vec::new(), HashMap::new());
+        self.each(|place, fields| {
+            let place = *places.entry(place.tree()).or_insert_with(|| {
+                trees.push(Tree::default());
+                trees.len() - 1
+            });
+            if let Some(tree) = trees.get_mut(place) {
+                Tree::push(tree, fields);
             }
-            writeln!(out)?;
-        } else if self.folded {
-            trees
-                .iter()
-                .try_for_each(|tree| tree.fold(self.count, &mut out))?;
-        } else {
-            trees.iter().try_for_each(|tree| tree.write(&mut out))?;
-        }
-        Ok(out.flush()?)
+            Ok(())
+        })?;
+        Ok(trees)
     }
 }
 
-/// Hands the lines of all files to `take`; returns the number of those that cannot be read.
-fn each_line(files: &[PathBuf], mut take: impl FnMut(Fields)) -> Outcome<u64> {
+/// Hands the lines of all files to `take`, which says whether it can read them; returns the number of those that
+/// it cannot.
+pub(super) fn each_line(
+    files: &[PathBuf],
+    mut take: impl FnMut(&[u8]) -> Outcome<bool>,
+) -> Outcome<u64> {
     let mut unreadable = 0;
     for file in files {
         let mut lines = Lines::open(file)?;
         while let Some(line) = lines.next()? {
-            match serde_json::from_slice::<Fields>(line) {
-                Ok(fields) if fields.contains_key("event") => take(fields),
-                _ => unreadable += u64::from(!line.is_empty()),
-            }
+            unreadable += u64::from(!line.is_empty() && !take(line)?);
         }
     }
     Ok(unreadable)

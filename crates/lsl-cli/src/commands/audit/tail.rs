@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use lsl_core::local_clock;
-use lsl_platform::disk::is_still;
 
 use super::filter::Conditions;
-use super::lines::{AuditRecord, Lines, parse};
+use super::follower::Follower;
+use super::lines::{AuditRecord, parse};
 use super::{Log, configured};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
@@ -86,72 +86,40 @@ impl Tail {
             Some(path) => path.clone(),
             None => configured()?.0,
         };
-        let log = match Log::find(&path, false) {
-            Err(Failure::NotFound(_)) if self.follow => Log {
-                files: Vec::new(),
-                expires: false,
-            },
-            found => found?,
-        };
-        let mut last = VecDeque::new();
-        let mut rest = None;
-        for file in &log.files {
-            let mut lines = Lines::open(file)?;
-            // The current file may be growing: `follow` shows later lines.
-            while let Some(line) = lines.next_complete()? {
-                if !line.is_empty() && self.number > 0 && self.wants(line) {
-                    if last.len() == self.number {
-                        last.pop_front();
-                    }
-                    last.push_back(line.to_vec());
-                }
-            }
-            rest = Some(lines).filter(|_| *file == path);
+        match Log::find(&path, false) {
+            Err(Failure::NotFound(_)) if self.follow => {}
+            found => drop(found?),
         }
+        let mut follower = Follower::new(&path);
+        let mut last = VecDeque::new();
+        follower.read(|line| {
+            if !line.is_empty() && self.number > 0 && self.wants(line) {
+                if last.len() == self.number {
+                    last.pop_front();
+                }
+                last.push_back(line.to_vec());
+            }
+            Ok(())
+        })?;
         for line in last {
             self.show(&line)?;
         }
-        if self.follow {
-            self.follow(&path, rest)
-        } else {
-            Ok(())
+        if !self.follow {
+            return Ok(());
         }
-    }
-
-    /// Shows lines added to the file that `path` names, also after rotation.
-    fn follow(&self, path: &Path, mut current: Option<Lines>) -> Outcome {
         let stop = Stop::install()?;
         if !self.json {
             note("Watching for events; Ctrl-C ends.");
         }
-        loop {
-            // Asked before reading, so that the rest of a rotated file is read before moving on.
-            let is_current = match &current {
-                Some(lines) => still_names(path, lines)?,
-                None => false,
-            };
-            if let Some(lines) = &mut current {
-                while let Some(line) = lines.next_complete()? {
-                    if self.wants(line) {
-                        self.show(line)?;
-                    }
+        while stop.sleep_until(local_clock() + LOOK_EVERY.as_secs_f64()) {
+            follower.read(|line| {
+                if self.wants(line) {
+                    self.show(line)?;
                 }
-            }
-            if !is_current {
-                current = match Lines::open(path) {
-                    Ok(lines) => Some(lines),
-                    // Between two files of a rotation there is none.
-                    Err(Failure::NotFound(_)) => None,
-                    Err(failure) => return Err(failure),
-                };
-                if current.is_some() {
-                    continue;
-                }
-            }
-            if !stop.sleep_until(local_clock() + LOOK_EVERY.as_secs_f64()) {
-                return Ok(());
-            }
+                Ok(())
+            })?;
         }
+        Ok(())
     }
 
     /// Returns whether a line is meant. What is no line of a log is told.
@@ -181,12 +149,6 @@ impl Tail {
         }
         Ok(out.flush()?)
     }
-}
-
-/// Returns whether `path` still is the file that is being read, and no shorter than before.
-fn still_names(path: &Path, lines: &Lines) -> Outcome<bool> {
-    let file = lines.file();
-    Ok(is_still(path, file).unwrap_or(false) && file.metadata()?.len() >= lines.position())
 }
 
 /// Formats an event for people, in one line.
@@ -237,7 +199,7 @@ fn time(ts: &str) -> String {
 }
 
 /// Interval between two looks at the file.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,474 @@
+//! Contexts, as crypto-auditing calls them: operations within operations, which the lines of a log and
+//! their steps become. Spec: audit §1.1, §1.3.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use lsl_platform::calendar::{DAY_SECS, Date};
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::filter::Fields;
+
+/// Identifies a context; equal for equal lines, whoever reads them.
+pub(super) type Id = [u8; 16];
+
+/// An operation with what is known of it, and the operations that it was made of.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) id: Id,
+    pub(super) name: String,
+    /// Nanoseconds since 1970, as `end`.
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) data: Vec<(Cow<'static, str>, Data)>,
+    pub(super) steps: Vec<Self>,
+}
+
+/// Value of a key.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Data {
+    Word(i64),
+    Text(Cow<'static, str>),
+    Bytes(Vec<u8>),
+}
+
+/// Names and keys that are the same each time.
+type Keys = &'static [(&'static str, Data)];
+
+/// What says which tree a line belongs to; cheaper to read than all its fields.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Place<'line> {
+    #[serde(borrow)]
+    event: Option<Cow<'line, str>>,
+    #[serde(borrow)]
+    span: Option<Cow<'line, str>>,
+    #[serde(borrow)]
+    sid: Option<Cow<'line, str>>,
+    #[serde(borrow)]
+    peer_addr: Option<Cow<'line, str>>,
+    #[serde(borrow)]
+    pub(super) chain: Option<Cow<'line, str>>,
+    pub(super) seq: u64,
+}
+
+/// When what a line tells of began and ended.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Moment<'line> {
+    #[serde(borrow)]
+    ts: Cow<'line, str>,
+    took_us: i64,
+}
+
+impl Moment<'_> {
+    /// Returns nanoseconds since 1970.
+    pub(super) fn start(&self) -> Option<i64> {
+        Some(nanos(&self.ts)?.saturating_sub(micros(self.took_us)))
+    }
+}
+
+impl<'line> Place<'line> {
+    /// Reads the place of a line; `None` if it is none of an audit log.
+    pub(super) fn of(line: &'line [u8]) -> Option<Self> {
+        let place: Self = serde_json::from_slice(line).ok()?;
+        place.event.is_some().then_some(place)
+    }
+
+    pub(super) fn of_fields(fields: &'line Fields) -> Self {
+        let text = |key| {
+            let text = fields.get(key).and_then(Value::as_str);
+            text.map(Cow::Borrowed)
+        };
+        Self {
+            event: text("event"),
+            span: text("span"),
+            sid: text("sid"),
+            peer_addr: text("peer_addr"),
+            chain: text("chain"),
+            seq: fields.get("seq").and_then(Value::as_u64).unwrap_or(0),
+        }
+    }
+
+    /// Returns what names the tree of the line: its span, else its session; else it is one of its own.
+    pub(super) fn tree(&self) -> Id {
+        match self.span.as_ref().or(self.sid.as_ref()) {
+            Some(name) => named(name),
+            None => self.line(),
+        }
+    }
+
+    /// Whether the tree is that of a connection.
+    pub(super) fn is_session(&self) -> bool {
+        self.sid.is_some() || (self.span.is_some() && self.peer_addr.is_some())
+    }
+
+    fn line(&self) -> Id {
+        let tree = self.span.as_ref().or(self.sid.as_ref());
+        let tree = tree.map(|name| named(name).to_vec()).unwrap_or_default();
+        let chain = self.chain.as_deref().unwrap_or_default();
+        hash(&[&tree, chain.as_bytes(), &self.seq.to_be_bytes()])
+    }
+}
+
+/// Returns the bytes that a span or a session is written as.
+fn named(name: &str) -> Id {
+    from_hex(name).unwrap_or_else(|| hash(&[name.as_bytes()]))
+}
+
+/// Returns the name of an event's context, and how the operation ended, if the event says.
+pub(super) fn context_name(event: &str) -> (String, Option<&'static str>) {
+    let (name, outcome) = match event {
+        "handshake_ok" => ("handshake", Some("ok")),
+        "handshake_failed" => ("handshake", Some("failed")),
+        "policy_refused" => ("handshake", Some("refused")),
+        "key_update" => ("rekey", None),
+        "peer_alert" | "record_auth_failed" => ("alert", None),
+        "time_step" | "time_rtt_rise" | "time_uncertain" => ("time", None),
+        "revoked" => ("revoke", None),
+        "session_closed" => ("close", None),
+        "limits_hit" | "plaintext_refused" | "stream_refused" | "engine_denied" => ("refuse", None),
+        "downgrade_refused" => ("downgrade", None),
+        "plaintext_accepted" => ("plaintext", None),
+        "link_up" | "link_down" => ("link", None),
+        "trust_reloaded" | "trust_reload_failed" | "trust_changed" => ("trust", None),
+        "key_made" => ("key", None),
+        "log_opened" => ("log", None),
+        "file_failed" => ("file", Some("failed")),
+        "file_locked" | "file_unlocked" | "file_rotated" | "file_verified" => ("file", Some("ok")),
+        "recording_begun" | "recording_ended" => ("recording", None),
+        other => (other, None),
+    };
+    (format!("lsl::{name}"), outcome)
+}
+
+/// Returns the context of a connection, as far as `lines` tell of it.
+pub(super) fn session<'a>(lines: impl Iterator<Item = &'a Fields> + Clone) -> Option<Context> {
+    let place = Place::of_fields(lines.clone().next()?);
+    let mut data = Vec::new();
+    for key in ["sid", "role", "peer_addr", "stream_uid"] {
+        if let Some(value) = lines.clone().find_map(|line| line.get(key)) {
+            data.extend(entry(key, value));
+        }
+    }
+    Some(Context {
+        id: place.tree(),
+        name: "lsl::session".into(),
+        start: lines.clone().map(|line| times(line).0).min()?,
+        end: lines.map(|line| times(line).1).max()?,
+        data,
+        steps: Vec::new(),
+    })
+}
+
+/// Returns the context of a line.
+pub(super) fn line(fields: &Fields) -> Context {
+    let (start, end) = times(fields);
+    let (name, outcome) = context_name(&text(fields, "event"));
+    let mut data = Vec::new();
+    if let Some(outcome) = outcome {
+        data.push(("lsl::outcome".into(), Data::Text(outcome.into())));
+    }
+    for (key, value) in fields {
+        if !matches!(key.as_str(), "ts" | "prev" | "span" | "steps") {
+            data.extend(entry(key, value));
+        }
+    }
+    let id = Place::of_fields(fields).line();
+    let mut steps = steps(fields, start);
+    // Counted as they are shown: what contains others before them.
+    let mut index = 0_u16;
+    let mut name_next = |step: &mut Context| {
+        step.id = hash(&[&id, &index.to_be_bytes()]);
+        index = index.saturating_add(1);
+    };
+    for group in &mut steps {
+        name_next(group);
+        group.steps.iter_mut().for_each(&mut name_next);
+    }
+    Context {
+        id,
+        name,
+        start,
+        end,
+        data,
+        steps,
+    }
+}
+
+/// Start and end of what a line tells of.
+fn times(fields: &Fields) -> (i64, i64) {
+    let end = nanos(&text(fields, "ts")).unwrap_or_default();
+    let took = fields.get("took_us").and_then(Value::as_i64);
+    (end.saturating_sub(micros(took.unwrap_or_default())), end)
+}
+
+fn micros(us: i64) -> i64 {
+    us.saturating_mul(1000)
+}
+
+/// The key and value of a context for a field of a line.
+fn entry(field: &str, value: &Value) -> Option<(Cow<'static, str>, Data)> {
+    let key = match field {
+        "sid" => "lsl::session_id",
+        "suite" => "lsl::cipher",
+        "version" => "lsl::protocol_version",
+        "peer_fp" => "lsl::peer_key",
+        "duration_secs" => "lsl::duration_ms",
+        _ => "",
+    };
+    let data = match value {
+        Value::Null => return None,
+        Value::Bool(truth) => Data::Word((*truth).into()),
+        Value::String(text) => match from_hex(text).filter(|_| field == "sid") {
+            Some(id) => Data::Bytes(id.into()),
+            None => Data::Text(text.clone().into()),
+        },
+        Value::Number(number) => Data::Word(match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => number,
+            (None, Some(secs)) if field == "duration_secs" => rounded(secs * 1e3),
+            (None, number) => rounded(number.unwrap_or_default()),
+        }),
+        Value::Array(_) | Value::Object(_) => Data::Text(value.to_string().into()),
+    };
+    let key = match key {
+        "" => format!("lsl::{field}").into(),
+        key => key.into(),
+    };
+    Some((key, data))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
+fn rounded(number: f64) -> i64 {
+    number.round() as i64
+}
+
+/// Returns the contexts that the steps of a line become.
+fn steps(fields: &Fields, begin: i64) -> Vec<Context> {
+    let is_outlet = fields.get("role").is_some_and(|role| role == "outlet");
+    let mut groups: Vec<Context> = Vec::new();
+    let steps = fields.get("steps").and_then(Value::as_array);
+    for step in steps.into_iter().flatten() {
+        let number = |at: usize| step.get(at).and_then(Value::as_i64).unwrap_or_default();
+        let name = step.get(0).and_then(Value::as_str).unwrap_or_default();
+        let (group, keys, leaf) = shape(name, is_outlet);
+        let start = begin.saturating_add(micros(number(1)));
+        let end = start.saturating_add(micros(number(2)));
+        let context = |name: &str, keys: Keys| Context {
+            id: Id::default(),
+            name: name.to_owned(),
+            start,
+            end,
+            data: keys.iter().map(|(k, v)| ((*k).into(), v.clone())).collect(),
+            steps: Vec::new(),
+        };
+        let place = match groups.iter().position(|it| it.name == group) {
+            Some(place) if leaf.is_some() => place,
+            _ => {
+                let mut made = context(&group, keys);
+                if let Some(suite) = fields.get("suite").filter(|_| name == "schedule") {
+                    made.data.extend(entry("suite", suite));
+                }
+                groups.push(made);
+                groups.len() - 1
+            }
+        };
+        if let (Some(group), Some((name, keys))) = (groups.get_mut(place), leaf) {
+            group.end = group.end.max(end);
+            group.steps.push(context(name, keys));
+        }
+    }
+    groups
+}
+
+/// Name and keys of the context that a step belongs to, and of its own, if there are two.
+fn shape(step: &str, is_outlet: bool) -> (Cow<'_, str>, Keys, Option<(&'static str, Keys)>) {
+    let mut keys = ["lsl::inlet_key", "lsl::outlet_key"];
+    if is_outlet {
+        keys.reverse();
+    }
+    let [own, theirs] = keys;
+    let exchange = "lsl::key_exchange";
+    let (group, keys, leaf) = match step {
+        "generate" => (exchange, GROUP, Some(("pk::generate", X25519))),
+        "derive" => (exchange, GROUP, Some(("pk::derive", ECDH))),
+        "sign" => (own, ED25519, Some(("pk::sign", EDDSA))),
+        "verify" => (theirs, ED25519, Some(("pk::verify", EDDSA))),
+        "schedule" => ("lsl::key_schedule", HKDF, None),
+        other => return (format!("lsl::{other}").into(), &[], None),
+    };
+    (group.into(), keys, leaf)
+}
+
+const GROUP: Keys = &[("lsl::group", word("x25519"))];
+const ED25519: Keys = &[("lsl::key_algorithm", word("ed25519"))];
+const HKDF: Keys = &[("lsl::kdf", word("hkdf-sha256"))];
+const X25519: Keys = &[
+    ("pk::algorithm", word("x25519")),
+    ("pk::bits", Data::Word(256)),
+];
+const ECDH: Keys = &[
+    ("pk::algorithm", word("ecdh")),
+    ("pk::curve", word("x25519")),
+    ("pk::bits", Data::Word(256)),
+    ("pk::static", Data::Word(0)),
+];
+const EDDSA: Keys = &[
+    ("pk::algorithm", word("eddsa")),
+    ("pk::curve", word("ed25519")),
+    ("pk::bits", Data::Word(256)),
+];
+
+const fn word(text: &'static str) -> Data {
+    Data::Text(Cow::Borrowed(text))
+}
+
+impl Context {
+    /// Returns the microseconds that it took.
+    pub(super) fn took_us(&self) -> i64 {
+        self.end.saturating_sub(self.start) / 1000
+    }
+
+    /// Returns the value of a key, with or without its scope.
+    pub(super) fn get(&self, key: &str) -> Option<String> {
+        if key == "name" {
+            return Some(self.name.clone());
+        }
+        let is = |name: &str| name == key || name.strip_prefix("lsl::") == Some(key);
+        let found = self.data.iter().find(|(name, _)| is(name))?;
+        Some(found.1.to_string())
+    }
+
+    /// Calls `take` for it and, after it, all in it, with what contains each.
+    pub(super) fn each<'a>(
+        &'a self,
+        parent: Option<&'a Self>,
+        take: &mut impl FnMut(&'a Self, Option<&'a Self>),
+    ) {
+        take(self, parent);
+        for step in &self.steps {
+            step.each(Some(self), take);
+        }
+    }
+}
+
+impl fmt::Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Word(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+            Self::Bytes(bytes) => f.write_str(&hex(bytes)),
+        }
+    }
+}
+
+pub(super) fn text(line: &Fields, key: &str) -> String {
+    let text = line.get(key).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
+/// Returns the first 16 bytes of the SHA-256 of the parts.
+pub(super) fn hash(parts: &[&[u8]]) -> Id {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+        text
+    })
+}
+
+/// Reads bytes written as hex; none of anything else.
+pub(super) fn bytes_of(text: &str) -> Vec<u8> {
+    let digit = |at: usize| {
+        text.get(at..at + 2)
+            .and_then(|it| u8::from_str_radix(it, 16).ok())
+    };
+    let bytes: Option<Vec<u8>> = (0..text.len() / 2).map(|at| digit(2 * at)).collect();
+    bytes.unwrap_or_default()
+}
+
+/// Reads 32 digits.
+fn from_hex(text: &str) -> Option<Id> {
+    if text.len() != 32 {
+        return None;
+    }
+    bytes_of(text).try_into().ok()
+}
+
+/// Returns the nanoseconds since 1970 of a `ts`.
+fn nanos(ts: &str) -> Option<i64> {
+    let date: Date = ts.get(..10)?.parse().ok()?;
+    let days = date.days_since("1970-01-01".parse().ok()?);
+    let part = |at: usize| ts.get(at..at + 2)?.parse::<i64>().ok();
+    let secs = part(11)? * 3600 + part(14)? * 60 + part(17)?;
+    let fraction = ts.get(19..)?.trim_end_matches('Z').trim_start_matches('.');
+    let nanos = format!("{fraction:0<9.9}").parse::<i64>().ok()?;
+    let secs = i64::from(days) * i64::try_from(DAY_SECS).ok()? + secs;
+    secs.checked_mul(1_000_000_000)?.checked_add(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_all_kinds_are_read_or_not() {
+        assert_eq!(nanos("1970-01-02T00:00:01.5Z"), Some(86_401_500_000_000));
+        assert_eq!(nanos("1970-01-01T00:00:00Z"), Some(0));
+        for ts in [
+            "",
+            "x",
+            "2026-11-22",
+            "2026-11-22T1\u{e9}:00:00Z",
+            "2026-11-22T10:00:00.xZ",
+        ] {
+            assert_eq!(nanos(ts), None, "{ts}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_of_the_tree_that_it_names() {
+        let tree = |line: &str| Place::of(line.as_bytes()).unwrap().tree();
+        let span = "0f".repeat(16);
+        let one = tree(&format!(r#"{{"event":"x","span":"{span}","sid":"aa"}}"#));
+        assert_eq!(one, [15; 16]);
+        assert_eq!(
+            tree(r#"{"event":"x","sid":"aa"}"#),
+            tree(r#"{"event":"y","sid":"aa","chain":"c"}"#)
+        );
+        let alone = r#"{"event":"x","chain":"c","seq":7}"#;
+        let fields: Fields = serde_json::from_str(alone).unwrap();
+        assert_eq!(tree(alone), line(&fields).id, "a tree is its only line");
+        assert_eq!(tree(alone), Place::of_fields(&fields).tree());
+        assert!(Place::of(b"{}").is_none() && Place::of(b"[]").is_none());
+    }
+
+    #[test]
+    fn fields_become_words_texts_and_bytes() {
+        let fields = r#"{"event":"session_closed","ts":"x","sid":"0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f",
+            "clean":true,"duration_secs":7200.5,"bytes":18446744073709551615,"none":null,"list":[1,"a"]}"#;
+        let context = line(&serde_json::from_str(fields).unwrap());
+        let check = |key: &str, value: Data| {
+            let found = context.data.iter().find(|(name, _)| name == key);
+            assert_eq!(found.map(|(_, data)| data), Some(&value), "{key}");
+        };
+        check("lsl::session_id", Data::Bytes(vec![15; 16]));
+        check("lsl::clean", Data::Word(1));
+        check("lsl::duration_ms", Data::Word(7_200_500));
+        check("lsl::bytes", Data::Word(i64::MAX));
+        check("lsl::list", Data::Text(r#"[1,"a"]"#.into()));
+        assert_eq!(context.get("cipher"), None);
+        assert_eq!(context.get("none"), None);
+        assert_eq!(context.get("clean").unwrap(), "1");
+    }
+}
