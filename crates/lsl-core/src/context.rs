@@ -20,6 +20,7 @@ use crate::drive_discovery::serve::Service;
 use crate::drive_inlet::lost::Lost;
 use crate::drive_outlet::retaining::Retaining;
 use crate::net::monitor::lock_ignoring_poison;
+use crate::stats::{DiscoveryCounters, DiscoveryStats};
 
 /// A configuration and the sockets that go with it: one multicast responder and one UDP service for
 /// all outlets made in it. Clones share both. Safe to use from any thread.
@@ -52,6 +53,7 @@ struct ContextShared {
     security: LoadedSecurity,
     /// Outlets that hide what they are and did not show themselves.
     backoff: Mutex<Backoff>,
+    discovery: DiscoveryCounters,
 }
 
 impl Context {
@@ -169,6 +171,7 @@ impl Context {
                 retaining: PerProcess::new(),
                 security,
                 backoff: Mutex::default(),
+                discovery: DiscoveryCounters::default(),
             }),
         }
     }
@@ -218,6 +221,16 @@ impl Context {
     /// The outlets that retain something.
     pub(crate) fn retaining(&self) -> &Arc<Retaining> {
         self.shared.retaining.get()
+    }
+
+    /// Returns what searches of this context did so far.
+    pub fn discovery(&self) -> DiscoveryStats {
+        self.shared.discovery.read()
+    }
+
+    /// What searches count.
+    pub(crate) fn discovery_counters(&self) -> &DiscoveryCounters {
+        &self.shared.discovery
     }
 
     /// What the configuration means for sockets.

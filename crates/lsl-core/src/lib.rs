@@ -63,7 +63,7 @@ pub use inlet::{BlockingInlet, Inlet, InletBuilder};
 pub use net::uid::random as random_uid;
 pub use outlet::{BlockingOutlet, Outlet, OutletBuilder};
 pub use resolver::{ContinuousResolver, Resolving, Selector, resolve, resolve_blocking};
-pub use stats::{ConsumerStats, Encryption, InletStats, OutletStats};
+pub use stats::{ConsumerStats, DiscoveryStats, Encryption, InletStats, OutletStats};
 
 /// What `lsl-relay` needs. Unstable: for that crate alone, and it may change with any version.
 ///

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::net::changes;
+
 /// A counter that threads add to and anybody reads.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -15,6 +17,39 @@ impl Counter {
 
     pub(crate) fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of all searches of a context since its creation. Spec: doctor §2.6.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiscoveryStats {
+    /// Waves of queries that began.
+    pub waves: u64,
+    /// Datagrams with a query that left.
+    pub queries: u64,
+    /// Answers that counted.
+    pub answers: u64,
+    /// Times that interfaces or addresses of this host changed while outlets or searches of the process ran.
+    pub interface_changes: u64,
+}
+
+/// What becomes of [`DiscoveryStats`].
+#[derive(Debug, Default)]
+pub(crate) struct DiscoveryCounters {
+    pub waves: Counter,
+    pub queries: Counter,
+    pub answers: Counter,
+}
+
+impl DiscoveryCounters {
+    pub(crate) fn read(&self) -> DiscoveryStats {
+        DiscoveryStats {
+            waves: self.waves.value(),
+            queries: self.queries.value(),
+            answers: self.answers.value(),
+            interface_changes: changes::seen().interfaces,
+        }
     }
 }
 

@@ -46,6 +46,20 @@ pub fn utc_now() -> Duration {
         .unwrap_or_default()
 }
 
+/// Returns how long the machine slept since boot, in seconds, if the system tells it.
+#[cfg(target_os = "linux")]
+#[expect(clippy::cast_precision_loss, reason = "as in `local_clock`")]
+pub fn slept_secs() -> Option<f64> {
+    let (awake, all) = (local_clock(), clock_gettime(ClockId::Boottime));
+    Some(all.tv_sec as f64 + all.tv_nsec as f64 / 1e9 - awake)
+}
+
+/// Returns nothing: here clocks that sleep and those that do not are told apart by nobody.
+#[cfg(not(target_os = "linux"))]
+pub fn slept_secs() -> Option<f64> {
+    None
+}
+
 #[cfg(all(unix, not(target_vendor = "apple")))]
 #[inline]
 fn steady() -> rustix::time::Timespec {

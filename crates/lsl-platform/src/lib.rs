@@ -25,6 +25,8 @@ pub mod append;
 pub mod arrival;
 pub mod calendar;
 pub mod cancel;
+#[cfg(target_os = "linux")]
+pub mod changes;
 pub mod clock;
 #[cfg_attr(windows, path = "windows/descriptors.rs")]
 pub mod descriptors;

@@ -100,14 +100,15 @@ fn gateways_v6(text: &str) -> Vec<Gateway> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interfaces::interfaces;
+    use crate::interfaces::{Kind, interfaces};
 
     #[test]
     fn this_host_is_reached_by_loopback() {
         let to = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         assert_eq!(source_towards(to).unwrap().ip(), to.ip());
         let all = interfaces().unwrap();
-        assert!(leaving(to, &all).unwrap().unwrap().is_loopback);
+        let kind = leaving(to, &all).unwrap().unwrap().kind;
+        assert_eq!(kind, Kind::Loopback);
     }
 
     #[test]

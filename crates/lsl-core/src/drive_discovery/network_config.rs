@@ -10,6 +10,7 @@ use lsl_proto::config::{Bind, Config, InterfaceAddress};
 use lsl_proto::discovery::queries::Transmit;
 use lsl_proto::discovery::registry::Subnet;
 
+use crate::net::changes::Subscription;
 use crate::net::sockets::Family;
 
 /// Families, addresses, ports and interfaces of discovery.
@@ -37,6 +38,8 @@ pub(crate) struct NetworkConfig {
     pub relays: Vec<(String, u16)>,
     /// Resolve over TCP too, by `lab.ResolveOverTCP`.
     pub resolve_over_tcp: bool,
+    /// Send and connect where 0.1 would not, by `lab.SelfHealing`. Spec: doctor §2.1.
+    pub self_healing: bool,
 }
 
 impl NetworkConfig {
@@ -79,6 +82,16 @@ impl NetworkConfig {
             },
             relays: config.relays(),
             resolve_over_tcp: config.lab().resolve_over_tcp,
+            self_healing: config.lab().self_healing,
+        }
+    }
+
+    /// Returns what tells of changes, if something is to be done about them.
+    pub(crate) fn changes(&self) -> Subscription {
+        if self.self_healing && !self.loopback_only {
+            Subscription::new()
+        } else {
+            Subscription::none()
         }
     }
 
@@ -239,6 +252,8 @@ const V6_DELAY_SECS: f64 = 0.002;
 
 #[cfg(test)]
 mod tests {
+    use lsl_platform::interfaces::Kind;
+
     use super::*;
 
     #[test]
@@ -253,8 +268,10 @@ mod tests {
             address: address.into(),
             netmask: Some([255, 255, 255, 0].into()),
             is_up: true,
+            is_running: true,
             is_multicast: true,
-            is_loopback: false,
+            kind: Kind::Wired,
+            broadcast: None,
         };
         // Two addresses of one interface are two faces.
         let present = [

@@ -5,12 +5,13 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
 
 use lsl_platform::interfaces::Interface;
 
 use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
+use crate::net::changes::LOOK_PERIOD;
 use crate::net::runtime;
+use crate::net::select2::select2;
 use crate::net::sockets::{self, Family};
 
 /// Opens the responder of a family, or says in the log why there is none: without it streams are
@@ -62,11 +63,20 @@ pub(crate) async fn upkeep(
     network: Arc<NetworkConfig>,
     set_subnets: impl Fn(&[Interface]),
 ) {
+    let mut changes = network.changes();
+    // Something may have changed between the first look and now.
+    let mut looks_again = true;
     loop {
-        tokio::time::sleep(runtime::until_next(UPKEEP_PERIOD)).await;
+        if looks_again {
+            let pause = tokio::time::sleep(runtime::until_next(LOOK_PERIOD));
+            select2(changes.listed(), pause).await;
+        } else {
+            changes.listed().await;
+        }
         let present = present_interfaces();
-        memberships.join_all(&network, &present);
+        let has_all = memberships.join_all(&network, &present);
         set_subnets(&present);
+        looks_again = !has_all || !network.self_healing;
     }
 }
 
@@ -80,21 +90,27 @@ pub(crate) struct Memberships {
 }
 
 impl Memberships {
-    fn join_all(&mut self, network: &NetworkConfig, present: &[Interface]) {
+    /// Returns whether all groups are joined on all interfaces.
+    fn join_all(&mut self, network: &NetworkConfig, present: &[Interface]) -> bool {
         let interfaces = network.multicast_interfaces(self.family, present);
         // An interface that went away and came back has lost its memberships.
         self.joined
             .retain(|(_, index)| interfaces.iter().any(|interface| interface.index == *index));
+        let mut has_all = true;
         for group in network.targets(self.family).filter(IpAddr::is_multicast) {
             for interface in &interfaces {
                 let membership = (group, interface.index);
-                if !self.joined.contains(&membership)
-                    && self.join(group, interface.address, interface.index)
-                {
+                if self.joined.contains(&membership) {
+                    continue;
+                }
+                if self.join(group, interface.address, interface.index) {
                     self.joined.insert(membership);
+                } else {
+                    has_all = false;
                 }
             }
         }
+        has_all
     }
 
     fn join(&mut self, group: IpAddr, address: IpAddr, index: u32) -> bool {
@@ -124,5 +140,4 @@ impl Memberships {
     }
 }
 
-const UPKEEP_PERIOD: Duration = Duration::from_secs(10);
 const MAX_HOLDERS: usize = 16;

@@ -2,6 +2,7 @@
 //! receives every reply, as liblsl 1.18 does. Spec: lsl-protocol §3.1, §3.3, §3.4, §3.6.
 
 use std::collections::HashSet;
+use std::future::pending;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -24,6 +25,7 @@ use crate::drive_discovery::redacted::{self, Prober};
 use crate::drive_discovery::relays;
 use crate::drive_discovery::replies::take_in;
 use crate::drive_inlet::connection::exchange;
+use crate::net::changes::Subscription;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::select2::{Either, select2};
@@ -85,7 +87,7 @@ impl RunningSearch {
         let keeping = KnownHosts::keep(context.clone());
         tasks.push(AbortOnDrop(runtime::spawn(keeping)?));
         let driver = Driver {
-            context: context.clone(),
+            changes: network.changes(),
             network,
             links,
             known: context.known_hosts().revision(),
@@ -133,6 +135,7 @@ impl Inbox {
         });
         if !matches!(received, Received::Foreign | Received::Invalid) {
             self.context.known_hosts().saw(from);
+            self.context.discovery_counters().answers.add(1);
         }
         if let (Received::Redacted, Some(prober)) = (received, &self.prober)
             && let Ok(reply) = ReplyDatagram::parse(datagram)
@@ -200,15 +203,16 @@ impl Link {
         })
     }
 
-    /// Sends a query. Errors are ignored: an unreachable target must not keep it from the others.
-    async fn send(&self, query: Transmit) {
+    /// Sends a query, and returns how many datagrams that were. Errors are ignored: an unreachable target must not
+    /// keep it from the others.
+    async fn send(&self, query: Transmit) -> u64 {
         let Transmit { to, interface, .. } = query;
         if let Some(interface) = interface {
             let (address, index) = (interface.address, interface.index);
             let chosen = sockets::select_multicast_interface(&*self.socket, address, index);
             if let Err(error) = chosen {
                 tracing::debug!(%address, %error, "interface skipped");
-                return;
+                return 0;
             }
         }
         let datagrams = if query.is_sweep {
@@ -216,17 +220,20 @@ impl Link {
         } else {
             &self.datagrams
         };
+        let mut sent = 0;
         for datagram in datagrams {
-            if let Err(error) = self.socket.send_to(datagram, to).await {
-                tracing::trace!(%error, %to, "query not sent");
+            match self.socket.send_to(datagram, to).await {
+                Ok(_) => sent += 1,
+                Err(error) => tracing::trace!(%error, %to, "query not sent"),
             }
         }
+        sent
     }
 }
 
 /// The task that does what a search says.
 struct Driver {
-    context: Context,
+    changes: Subscription,
     network: Arc<NetworkConfig>,
     links: Vec<Link>,
     /// Revision of the known hosts that were asked.
@@ -253,7 +260,8 @@ impl Driver {
                 SearchAction::Send(query) => {
                     let family = Family::of(query.to.ip());
                     if let Some(link) = self.links.iter().find(|link| link.family == family) {
-                        link.send(query).await;
+                        let sent = link.send(query).await;
+                        self.inbox.context.discovery_counters().queries.add(sent);
                     }
                 }
                 SearchAction::ProbeTcp(target) => self.probe_over_tcp(target),
@@ -269,31 +277,30 @@ impl Driver {
         }
     }
 
-    /// Waits for the end of the pause or of a probe, or for somebody new to ask.
+    /// Waits for the end of the pause or of a probe, for somebody new to ask, or until the network changes.
     async fn wait(&mut self, pause: Duration) {
         let pause = tokio::time::sleep(pause);
-        let changed = self.context.known_hosts().changed(self.known);
-        let pause = select2(changed, pause);
-        let ended = if self.probes.is_empty() {
-            Either::First(pause.await)
-        } else {
-            select2(pause, self.probes.join_next()).await
-        };
+        let known = self.inbox.context.known_hosts().changed(self.known);
+        let probed = next_probe(&mut self.probes);
+        let changes = select2(known, self.changes.changed());
+        let happened = select2(pause, select2(probed, changes)).await;
+        let now = local_clock();
         let mut search = self.inbox.monitor.lock();
-        match ended {
-            Either::First(Either::First(())) => search.ask_soon(local_clock()),
-            Either::Second(Some(Ok(target))) => search.handle_probe_ended(target),
-            _ => {}
+        match happened {
+            Either::First(()) => {}
+            Either::Second(Either::First(target)) => search.handle_probe_ended(target),
+            Either::Second(Either::Second(Either::First(()))) => search.ask_soon(now),
+            Either::Second(Either::Second(Either::Second(_))) => search.handle_network_change(now),
         }
     }
 
     fn send_unicast(&mut self, now: f64) {
-        self.known = self.context.known_hosts().revision();
+        self.known = self.inbox.context.known_hosts().revision();
         let targets = self.unicast_targets();
         let mut search = self.inbox.monitor.lock();
         search.send_unicast(targets, now);
         if search.wants_sweep(now)
-            && let Some((hosts, at)) = self.context.known_hosts().take_sweep(now)
+            && let Some((hosts, at)) = self.inbox.context.known_hosts().take_sweep(now)
         {
             let port = self.network.multicast_port;
             let targets = hosts.into_iter().map(|host| (host, port).into());
@@ -303,6 +310,7 @@ impl Driver {
 
     fn send_multicast(&self, now: f64) {
         if !self.inbox.monitor.lock().is_spreading() {
+            self.inbox.context.discovery_counters().waves.add(1);
             // Looked up in every wave, because networks come and go while a resolver runs.
             let present = if self.network.loopback_only {
                 Vec::new()
@@ -329,14 +337,19 @@ impl Driver {
     /// Returns the ports of this host and of the known peers, without repeats.
     fn unicast_targets(&self) -> Vec<SocketAddr> {
         let mut seen = HashSet::new();
-        let own = self.context.service().service_ports();
+        let own = self.inbox.context.service().service_ports();
         let own = [(Family::V4, own.v4), (Family::V6, own.v6)]
             .into_iter()
             .filter(|(_, port)| *port != 0)
             // The outlets of this process, also when they had to take a port outside the range.
             .map(|(family, port)| SocketAddr::new(self.network.own_address(family), port));
         let mut targets: Vec<SocketAddr> = own.collect();
-        for (host, port) in self.context.known_hosts().addresses(&self.context) {
+        for (host, port) in self
+            .inbox
+            .context
+            .known_hosts()
+            .addresses(&self.inbox.context)
+        {
             match port {
                 Some(port) => targets.push(with_port(host, port)),
                 None => {
@@ -370,6 +383,18 @@ impl Driver {
             inbox.look_for_hidden(target).await;
             target
         });
+    }
+}
+
+/// Waits for the end of a probe; for ever, if none is under way.
+async fn next_probe(probes: &mut JoinSet<SocketAddr>) -> SocketAddr {
+    loop {
+        match probes.join_next().await {
+            Some(Ok(target)) => return target,
+            // Nobody aborts them, so it panicked.
+            Some(Err(_)) => {}
+            None => pending().await,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tokio shell: sockets, timers and tasks around the protocol modules. Nothing here decides what
 //! a byte means, and nothing outside `sockets` sets a socket option.
 
+pub(crate) mod changes;
 pub(crate) mod monitor;
 pub(crate) mod runtime;
 pub(crate) mod scope;

@@ -56,7 +56,7 @@ pub(super) fn interfaces() -> Option<Vec<Interface>> {
     for entry in interfaces::interfaces().ok()? {
         let interface = all.entry(entry.name.clone()).or_insert_with(|| Interface {
             index: entry.index,
-            kind: if entry.is_loopback {
+            kind: if entry.kind == interfaces::Kind::Loopback {
                 Kind::Loopback
             } else {
                 Kind::of_name(&entry.name)

@@ -61,12 +61,16 @@ mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
 
     use super::*;
-    use crate::interfaces::interfaces;
+    use crate::interfaces::{Kind, interfaces};
 
     #[test]
     fn a_socket_of_loopback_reaches_nobody_else() {
         let all = interfaces().unwrap();
-        let index = all.iter().find(|it| it.is_loopback).unwrap().index;
+        let index = all
+            .iter()
+            .find(|it| it.kind == Kind::Loopback)
+            .unwrap()
+            .index;
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         assert!(bind_device(&socket, 0, true).is_err());
         bind_device(&socket, index, true).unwrap();

@@ -8,15 +8,14 @@ use std::ptr::null_mut;
 use windows_sys::Win32::Foundation::{ERROR_BUFFER_OVERFLOW, ERROR_NO_DATA, ERROR_SUCCESS};
 use windows_sys::Win32::NetworkManagement::IpHelper::{
     GAA_FLAG_SKIP_ANYCAST, GAA_FLAG_SKIP_DNS_SERVER, GAA_FLAG_SKIP_MULTICAST, GetAdaptersAddresses,
-    IF_TYPE_SOFTWARE_LOOPBACK, IP_ADAPTER_ADDRESSES_LH, IP_ADAPTER_NO_MULTICAST,
-    IP_ADAPTER_UNICAST_ADDRESS_LH,
+    IP_ADAPTER_ADDRESSES_LH, IP_ADAPTER_NO_MULTICAST, IP_ADAPTER_UNICAST_ADDRESS_LH,
 };
 use windows_sys::Win32::NetworkManagement::Ndis::IfOperStatusUp;
 use windows_sys::Win32::Networking::WinSock::{
     AF_INET, AF_INET6, AF_UNSPEC, IpDadStatePreferred, SOCKADDR_IN, SOCKADDR_IN6, SOCKET_ADDRESS,
 };
 
-use super::Interface;
+use super::{Interface, Kind, broadcast};
 
 /// Lists every IPv4 and IPv6 address of this host that can be used.
 ///
@@ -57,14 +56,19 @@ fn interface(adapter: &IP_ADAPTER_ADDRESSES_LH, address: IpAddr, prefix: u8) -> 
             Ipv6Addr::from(ones::<16>(prefix)).into(),
         ),
     };
+    let name = text(adapter.FriendlyName);
+    let kind = Kind::of_adapter(adapter.IfType, &text(adapter.Description), &name);
+    let netmask = Some(netmask);
     Interface {
-        name: text(adapter.FriendlyName),
+        name,
         index,
         address,
-        netmask: Some(netmask),
+        netmask,
         is_up: adapter.OperStatus == IfOperStatusUp,
+        is_running: adapter.OperStatus == IfOperStatusUp,
         is_multicast: flags & IP_ADAPTER_NO_MULTICAST == 0,
-        is_loopback: adapter.IfType == IF_TYPE_SOFTWARE_LOOPBACK,
+        kind,
+        broadcast: broadcast(address, netmask).filter(|_| kind != Kind::Tunnel),
     }
 }
 

@@ -185,6 +185,34 @@ impl QueryPacer {
     }
 }
 
+/// Waves that began because something happened, which must not make a flood of a network that flaps.
+#[derive(Debug, Default)]
+pub(super) struct EventWaves {
+    /// Times of the last minute and the next second, oldest first.
+    begun: VecDeque<f64>,
+}
+
+impl EventWaves {
+    /// Takes note of an event. Returns when its wave may begin, unless one is still to come or there were enough.
+    pub(super) fn schedule(&mut self, now: f64) -> Option<f64> {
+        let is_old = |time: &f64| now - time >= EVENT_WINDOW_SECS;
+        while self.begun.front().is_some_and(is_old) {
+            self.begun.pop_front();
+        }
+        let last = self.begun.back().copied().unwrap_or(f64::NEG_INFINITY);
+        if last > now || self.begun.len() >= MOST_EVENT_WAVES {
+            return None;
+        }
+        let at = now.max(last + EVENT_PAUSE_SECS);
+        self.begun.push_back(at);
+        Some(at)
+    }
+}
+
+const EVENT_WINDOW_SECS: f64 = 60.0;
+const MOST_EVENT_WAVES: usize = 6;
+const EVENT_PAUSE_SECS: f64 = 1.0;
+
 /// Between two copies of a multicast query. What the first finds it finds at once; the others are for
 /// networks that carry only one of the groups, and for interfaces in turn. Also between two bursts.
 const TICK_SECS: f64 = 0.001;
@@ -239,6 +267,19 @@ mod tests {
             assert_eq!(run(&mut pacer, answers), expected, "{answers}");
             assert!(!pacer.is_spreading());
         }
+    }
+
+    #[test]
+    #[expect(clippy::cast_possible_truncation, reason = "tenths of a second")]
+    fn events_begin_a_wave_a_second_and_six_a_minute() {
+        let mut waves = EventWaves::default();
+        let begun: Vec<i64> = (0..1400)
+            .filter_map(|tenth| waves.schedule(f64::from(tenth) / 10.0))
+            .map(|secs| (secs * 10.0).round() as i64)
+            .collect();
+        let expected = [0, 10, 20, 30, 40, 50, 600, 610, 620, 630, 640, 650];
+        assert_eq!(begun[..12], expected);
+        assert_eq!(begun.len(), 18);
     }
 
     #[test]

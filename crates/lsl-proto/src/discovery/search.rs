@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
-use super::queries::{QueryPacer, Transmit};
+use super::queries::{EventWaves, QueryPacer, Transmit};
 use super::reply::{REPLY_LIMITS, contradicts, fill_address, is_redacted};
 use super::tcp_probes::TcpProbes;
 use crate::StreamInfo;
@@ -134,6 +134,7 @@ pub struct Search {
     next_unicast: f64,
     last_unicast: f64,
     queries: QueryPacer,
+    event_waves: EventWaves,
     probes: TcpProbes,
     /// Time before which no stream of a continuous search is forgotten, in seconds of `local_clock`.
     silent_at: f64,
@@ -235,6 +236,7 @@ impl Search {
             next_unicast: now,
             last_unicast: f64::NEG_INFINITY,
             queries: QueryPacer::default(),
+            event_waves: EventWaves::default(),
             probes: TcpProbes::default(),
             silent_at: f64::INFINITY,
             has_forgotten: false,
@@ -395,6 +397,15 @@ impl Search {
     /// Takes note that a port was asked over TCP, whatever came of it.
     pub fn handle_probe_ended(&mut self, target: SocketAddr) {
         self.probes.on_ended(target);
+    }
+
+    /// Begins a wave soon, because the network changed. Not oftener than once a second and six times a minute, however
+    /// it flaps. Spec: doctor §2.2.
+    pub fn handle_network_change(&mut self, now: f64) {
+        if let Some(at) = self.event_waves.schedule(now) {
+            self.next_multicast = self.next_multicast.min(at);
+            self.next_unicast = self.next_unicast.min(at);
+        }
     }
 
     /// Returns what to do at `now`. Ask again after doing it, and at the time of

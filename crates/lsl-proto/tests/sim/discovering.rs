@@ -100,6 +100,13 @@ impl World {
         }
     }
 
+    /// Tells a search that the network of its host changed.
+    pub(crate) fn network_changes(&mut self, id: SearchId) {
+        let now = self.now;
+        self.search(id).search.handle_network_change(now);
+        self.drive_search(id);
+    }
+
     pub(crate) fn drive_search(&mut self, id: SearchId) {
         let now = self.now;
         let mut actions = 0;
@@ -109,6 +116,7 @@ impl World {
             match self.search(id).search.poll(now) {
                 SearchAction::SendMulticast => {
                     let queries = groups().collect();
+                    self.search(id).waves += 1;
                     self.search(id).search.send_multicast(queries, now);
                 }
                 SearchAction::SendUnicast => {

@@ -325,6 +325,42 @@ fn a_host_that_was_cut_off_comes_back() {
 }
 
 #[test]
+fn who_hears_that_its_network_is_back_asks_at_once() {
+    seeds(|seed| {
+        let mut world = World::new(seed);
+        let (_, id) = pair(&mut world);
+        let address = world.hosts[id.0].address;
+        world.network.set_cut(address, true);
+        let away = 8.0 + world.dice.share() * 10.0;
+        world.run_for(away);
+        assert!(world.search(id).present.is_empty());
+        world.network.set_cut(address, false);
+        world.network_changes(id);
+        settles(&mut world, id, &["first"], 0.1);
+    });
+}
+
+#[test]
+fn a_network_that_flaps_is_asked_six_times_a_minute_more_than_any() {
+    seeds(|seed| {
+        let mut world = World::new(seed);
+        let (_, calm) = pair(&mut world);
+        let flapping = continuous(&world, ALL, 5.0);
+        let flapping = world.start(calm.0, flapping);
+        let before = world.search(calm).waves;
+        for _ in 0..3000 {
+            world.run_for(0.02);
+            world.network_changes(flapping);
+        }
+        let calm = world.search(calm).waves - before;
+        let more = world.search(flapping).waves - calm;
+        // Each event moves the regular waves after it, and the first one was before the minute.
+        assert!((1..=7).contains(&more), "{more}");
+        settles(&mut world, flapping, &["first"], 0.1);
+    });
+}
+
+#[test]
 fn a_repeated_search_follows_a_host_to_its_new_address() {
     seeds(|seed| {
         let mut world = World::new(seed);

@@ -84,6 +84,8 @@ pub(crate) struct RunningSearch {
     pub(crate) present: BTreeSet<String>,
     /// Events of each kind: appeared, changed, lost.
     pub(crate) events: [usize; 3],
+    /// Waves of queries that it began.
+    pub(crate) waves: usize,
 }
 
 pub(crate) enum Event {
@@ -215,6 +217,7 @@ impl World {
             ended_at: None,
             present: BTreeSet::new(),
             events: [0; 3],
+            waves: 0,
         });
         let id = (host, searches.len() - 1);
         self.drive_search(id);
