@@ -9,6 +9,8 @@ mod files;
 mod firewall;
 mod host;
 mod loopback;
+pub mod pair;
+mod post;
 mod socket;
 mod wave;
 
@@ -23,6 +25,8 @@ use crate::observe::{Asked, Interface, Observations, Os, PortsInUse, StreamSeen}
 use crate::report::{Check, State};
 use crate::table;
 
+pub use post::{PORT, Post};
+
 /// What to look at.
 #[derive(Clone, Copy)]
 pub struct Wishes<'a> {
@@ -36,6 +40,8 @@ pub struct Wishes<'a> {
     pub asked: &'a Asked,
     /// Hosts to ask directly, by their addresses; at the usual ports, and at this one unless it is 0.
     pub hosts: &'a [SocketAddr],
+    /// Ports and a stream for the doctor at the other end, if there is one.
+    pub post: Option<&'a Post>,
     /// Sends nothing to the network.
     pub is_local: bool,
     /// How much longer than usual each step may take.
@@ -95,6 +101,13 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
     (run.seen, run.checks)
 }
 
+/// Looks at files, interfaces and ports alone: what a pair has to know before it begins.
+pub fn machine(wishes: &Wishes<'_>) -> Observations {
+    let mut run = Run::new(wishes);
+    run.machine(wishes);
+    run.seen
+}
+
 /// Looks at what explains at once that nothing was found by a search that just ended: nothing is sent to the
 /// network, and it takes a second at most.
 pub fn after_a_search(loaded: &Loaded, context: &Context, asked: &Asked) -> Observations {
@@ -105,6 +118,7 @@ pub fn after_a_search(loaded: &Loaded, context: &Context, asked: &Asked) -> Obse
         selector: None,
         asked,
         hosts: &[],
+        post: None,
         is_local: true,
         patience: 1.0,
         stop: &never,
@@ -257,9 +271,12 @@ fn data_of(seen: &Observations, id: &str) -> Value {
 /// Sends the waves, and beside them the searches that programs make: for all, and for the stream that was named.
 fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
     let timeout = std::time::Duration::from_secs_f64(SEARCH_SECS * wishes.patience);
-    let (wave, found, named) = thread::scope(|scope| {
+    let (wave, found, test, named) = thread::scope(|scope| {
         let search = |it: &Selector| wishes.context.resolve_blocking(it, 0, timeout);
         let found = scope.spawn(move || search(&Selector::all()));
+        let context = wishes.post.map(|it| &it.context);
+        let test = context
+            .map(|it| scope.spawn(move || it.resolve_blocking(&Selector::all(), 0, timeout)));
         let named = wishes.selector.map(|it| scope.spawn(move || search(it)));
         let wave = if is_loopback {
             None
@@ -269,14 +286,17 @@ fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
         (
             wave,
             found.join(),
+            test.map(thread::ScopedJoinHandle::join),
             named.map(thread::ScopedJoinHandle::join),
         )
     });
     let own = own_addresses(seen.interfaces.as_deref().unwrap_or_default());
     // Not knowing is no reason to say that nothing was found.
     if let Ok(Ok(found)) = found {
+        let test = test.and_then(Result::ok).and_then(Result::ok);
         let found: Vec<StreamSeen> = found
             .iter()
+            .chain(test.iter().flatten())
             .map(|info| stream_of(info, None, &own))
             .collect();
         // On loopback nobody looks for others.

@@ -4,13 +4,15 @@
 //! `report`, `bye`. What the other says never decides where anything is sent: each side plans for itself, to groups
 //! and to the address at the other end, and says how much it will be. Spec: doctor §3.4
 
+mod joint;
 mod log;
 mod messages;
 
 use std::collections::VecDeque;
 use std::fmt;
 
-pub use log::{Heard, Probe};
+pub use joint::joint;
+pub use log::{Heard, Probe, nonce, tag};
 pub use messages::{Account, Counts, Hello, Path};
 use messages::{Kind, Message};
 
@@ -28,8 +30,8 @@ pub enum Side {
 pub enum Event {
     /// Who it is. Answered by [`Pair::plan`].
     Hello(Box<Hello>),
-    /// Both know what comes: send what was planned.
-    Begin,
+    /// Both know what comes: send what was planned. The other side sends by so many paths.
+    Begin(usize),
     /// All that was sent has arrived, or never will. Answered by [`Pair::counted`].
     Count,
     /// What the other side sent and heard.
@@ -304,7 +306,8 @@ impl Pair {
                     return Err(PairError::Order);
                 }
                 self.counts_at = Some(now + SENDING_SECS);
-                self.events.push_back(Event::Begin);
+                self.events
+                    .push_back(Event::Begin(self.theirs.unwrap_or_default()));
             }
             Message::Counts(counts) => self.events.push_back(Event::Counts(Box::new(counts))),
             Message::Report(account) => {

@@ -57,6 +57,9 @@ pub struct Report {
     pub unexplained: Vec<Symptom>,
     /// All that was looked at.
     pub checks: Vec<Check>,
+    /// How the two ends of a pair hear each other, in sentences; none without a pair.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pair: Vec<String>,
     /// What was seen, as `tests/observations` has it.
     pub observations: Observations,
 }
@@ -84,6 +87,7 @@ impl Report {
             notes: diagnosis.notes,
             unexplained: diagnosis.unexplained,
             checks,
+            pair: Vec::new(),
             observations: seen,
         }
     }
@@ -139,6 +143,9 @@ impl Report {
     /// Returns the text for people, without a line end. `all` has also what explains nothing.
     pub fn text(&self, all: bool) -> String {
         let mut text = self.headline();
+        for line in &self.pair {
+            let _ = write!(text, "\n{}", wrapped("pair  ", line));
+        }
         let mut left = if all { usize::MAX } else { MOST_LINES };
         let mut hidden = 0;
         for finding in &self.findings {
@@ -234,7 +241,7 @@ fn remedy_text(remedy: &Remedy) -> String {
         let _ = write!(text, "\n{}", wrapped(&format!("   {label:<16}"), line));
     }
     if !remedy.advice.is_empty() {
-        let label = if remedy.run.is_empty() { "here:" } else { "" };
+        let label = if remedy.run.is_empty() { place } else { "" };
         let _ = write!(
             text,
             "\n{}",
@@ -289,7 +296,7 @@ fn number(number: usize, noun: &str) -> String {
 }
 
 const UNEXPLAINED: &str = "\n     If there should be one: is it started, and on this network? `lsl doctor HOST` asks its \
-machine\n     directly; run `lsl doctor` there, too.";
+machine\n     directly. With `lsl doctor serve` running there, it tells what arrives there, and what does not.";
 
 const WIDTH: usize = 100;
 const MOST_LINES: usize = 40;

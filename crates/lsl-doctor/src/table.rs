@@ -7,7 +7,7 @@
 mod configuration;
 pub(crate) mod filters;
 mod network;
-pub(crate) mod pair;
+pub mod pair;
 
 use std::fmt;
 use std::net::IpAddr;

@@ -6,10 +6,11 @@ import sys
 import broken
 import healing
 import healthy
+import pair
 from network import Network
 from lab import play
 
-LABS = {**broken.LABS, **healing.LABS, **healthy.LABS}
+LABS = {**broken.LABS, **healing.LABS, **healthy.LABS, **pair.LABS}
 
 # They mostly wait.
 AT_ONCE = 4

@@ -1,23 +1,32 @@
 //! `lsl doctor`: names the one cause for which streams are not found, and what to type. `lsl-doctor` knows what to
 //! look at and what follows; here are the command line, progress and the exit status. Spec: doctor §3.5
 
+mod pair;
+mod serve;
+
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use lsl_core::config::Bind;
 use lsl_core::{Context, Selector, local_clock};
-use lsl_doctor::collect::{self, Wishes};
-use lsl_doctor::observe::{Asked, HostAsked, StreamAsked};
+use lsl_doctor::code;
+use lsl_doctor::collect::pair::find;
+use lsl_doctor::collect::{self, PORT, Post, Wishes};
+use lsl_doctor::observe::{Asked, HostAsked, OtherSide, StreamAsked};
+use lsl_doctor::pair::Side;
 use lsl_doctor::report::Report;
-use lsl_doctor::table::{Symptom, diagnose};
+use lsl_doctor::table::Symptom;
 
+use self::pair::{End, Seen};
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::interrupt::Stop;
 use crate::streams::select::{OPERATORS, Wanted, seconds};
+use crate::ui::notice::note;
 use crate::ui::progress;
 use crate::ui::text::printable;
 
@@ -26,8 +35,11 @@ use crate::ui::text::printable;
     clippy::struct_excessive_bools,
     reason = "each is a switch of the command line"
 )]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Doctor {
+    #[command(subcommand)]
+    action: Option<DoctorCommand>,
+
     /// A stream that should be there, or a host: an address, host:port or a name with a dot
     #[arg(value_name = "STREAM|HOST")]
     words: Vec<String>,
@@ -48,16 +60,29 @@ pub(crate) struct Doctor {
     #[arg(long)]
     local: bool,
 
+    /// The code that `lsl doctor serve` prints on the machine that is named
+    #[arg(long, value_name = "CODE", value_parser = code::decode, requires = "words")]
+    code: Option<OtherSide>,
+
+    /// Port of `lsl doctor serve` on the machine that is named
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    port: u16,
+
     /// Let risks fail as faults do
     #[arg(long)]
     strict: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum DoctorCommand {
+    Serve(serve::Serve),
 }
 
 const EXAMPLES: &str = "\
 Examples:
   lsl doctor                     why is nothing found, or not all?
   lsl doctor Amp                 why is this stream not found?
-  lsl doctor 192.168.1.20        why is nothing of this host found?
+  lsl doctor 192.168.1.20        why is nothing of this host found? (with `lsl doctor serve` there it knows best)
   lsl doctor --local             is it this machine? (sends nothing)
   lsl doctor --json > before.json
 
@@ -69,6 +94,9 @@ what was named, or any stream of another machine, is not there.";
 
 impl Doctor {
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
+        if let Some(DoctorCommand::Serve(serve)) = &self.action {
+            return serve.run(globals);
+        }
         let loaded = globals.load()?;
         let context = Context::new(loaded.config.clone());
         let stop = Stop::install()?;
@@ -86,13 +114,30 @@ impl Doctor {
                 selector: words.selector.as_ref(),
                 asked: &words.asked,
                 hosts: &addresses,
+                post: None,
                 is_local: self.local,
-                patience: (self.time / USUAL_SECS).clamp(0.2, 30.0),
+                patience: self.patience(),
                 stop: &|| stop.requested(),
                 progress: &show,
             };
             collect::run(&wishes)
         };
+        if self.code.is_some() && words.asked.hosts.len() != 1 {
+            return Err(Failure::Usage(
+                "name the one host whose code it is: lsl doctor HOST --code CODE".into(),
+            ));
+        }
+        let end = End {
+            loaded: &loaded,
+            context: &context,
+            stop: &stop,
+            show: &show,
+            patience: self.patience(),
+        };
+        if let Some(report) = self.pair(&end, &words.asked, start)? {
+            line.finish_and_clear();
+            return self.show(&report);
+        }
         let (mut seen, mut checks) = look(&words);
         // A word may be the name of a host, if no stream is called so.
         if let Some(host) = words.missed_host(&seen.asked, |host| addresses(host, may_look_up())) {
@@ -102,23 +147,56 @@ impl Doctor {
             (seen, checks) = look(&words);
         }
         line.finish_and_clear();
-        let diagnosis = diagnose(&seen);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "seconds"
-        )]
-        let took_ms = ((local_clock() - start) * 1000.0).max(0.0) as u64;
-        let report = Report::new(seen, diagnosis, checks, took_ms);
+        seen.other.clone_from(&self.code);
+        let seen = Seen {
+            observations: seen,
+            checks,
+            talked: None,
+        };
+        let report = pair::report(seen, start);
+        if self.code.is_none() && words.asked.hosts.len() == 1 && !report.unexplained.is_empty() {
+            note(CODE_HINT);
+        }
+        self.show(&report)
+    }
+
+    fn patience(&self) -> f64 {
+        (self.time / USUAL_SECS).clamp(0.2, 30.0)
+    }
+
+    /// Looks at the network together with the doctor of the one machine that was named, if there is one.
+    fn pair(&self, end: &End<'_>, asked: &Asked, start: f64) -> Outcome<Option<Report>> {
+        let [host] = &asked.hosts[..] else {
+            return Ok(None);
+        };
+        if self.local || self.code.is_some() || end.loaded.config.bind() != Bind::All {
+            return Ok(None);
+        }
+        let base = end.machine(asked);
+        let Some((stream, _)) = find(&host.addresses, self.port, base.asked.ports) else {
+            return Ok(None);
+        };
+        end.may_talk()?;
+        // The same port as there, or any: nobody has to find it.
+        let post = Post::open(&end.loaded.config, &base, self.port)
+            .or_else(|_| Post::open(&end.loaded.config, &base, 0))?;
+        let (seen, ended) = end.talk(stream, Side::Dials, &post, &base, asked);
+        if let Err(error) = ended {
+            note(format!("{} does not go on: {error}", printable(&host.text)));
+        }
+        Ok(Some(pair::report(seen, start)))
+    }
+
+    fn show(&self, report: &Report) -> Outcome {
         let mut out = io::stdout().lock();
         if self.json {
-            serde_json::to_writer_pretty(&mut out, &report)?;
+            serde_json::to_writer_pretty(&mut out, report)?;
             writeln!(out)?;
         } else {
             writeln!(out, "{}", report.text(self.all))?;
         }
         out.flush()?;
-        self.status(&report)
+        self.status(report)
     }
 
     fn status(&self, report: &Report) -> Outcome {
@@ -259,6 +337,8 @@ const FOUND: u8 = 1;
 const ABSENT: u8 = 3;
 /// What `--time` says unless told otherwise; it takes less.
 const USUAL_SECS: f64 = 10.0;
+const CODE_HINT: &str = "Run `lsl doctor serve` there, then this again. If they do not find each other, press Enter there, and add \
+here: --code CODE";
 const LOOK_UP: Duration = Duration::from_secs(2);
 const MOST_ADDRESSES: usize = 4;
 

@@ -58,3 +58,43 @@ fn encryption_that_cannot_be_used_is_a_cause() {
     assert_eq!(ended.status, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("FAULT cfg.secure"), "{ended:?}");
 }
+
+#[test]
+fn a_code_that_is_mistyped_is_told() {
+    let lab = Lab::new();
+    for (words, part) in [
+        (
+            &["127.0.0.1", "--code", "4000-0000-0000-0JJQ"][..],
+            "compare it with the other screen",
+        ),
+        (&["--code", "4000-0000-0000-0JJP"], "<STREAM|HOST>"),
+        (
+            &["Amp", "--code", "4000-0000-0000-0JJP"],
+            "name the one host",
+        ),
+        (&["serve", "no.such.host.invalid"], "has no address"),
+    ] {
+        let ended = lab.run(&[&["doctor"], words].concat());
+        assert!(matches!(ended.status, Some(2 | 3)), "{words:?}: {ended:?}");
+        assert!(
+            ended.stderr.contains(part),
+            "{words:?}: {part} in {ended:?}"
+        );
+    }
+    lab.run(&[
+        "doctor",
+        "127.0.0.1",
+        "--code",
+        "4000 0000 0000 ojjp",
+        "--local",
+    ]);
+}
+
+#[test]
+fn two_doctors_say_nothing_in_plain_text_where_encryption_is_required() {
+    let lab = Lab::new();
+    lab.run(&["key", "init"]).ok();
+    let ended = lab.run(&["doctor", "serve"]);
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("plain text"), "{ended:?}");
+}

@@ -20,7 +20,7 @@ pub fn check(input: &[u8]) {
             while let Some(event) = pair.poll_event() {
                 match event {
                     Event::Hello(_) => drop(pair.plan(Vec::new())),
-                    Event::Begin => pair.counted(Counts::default()),
+                    Event::Begin(_) => pair.counted(Counts::default()),
                     Event::Counts(_) => pair.report(Account::default()),
                     _ => {}
                 }

@@ -10,20 +10,25 @@ use crate::observe::{Interface, PortsInUse, SendError};
 
 /// Opens a socket at a port of all addresses of a family.
 pub(super) fn open(is_v4: bool, port: u16, is_shared: bool) -> io::Result<Socket> {
-    let domain = if is_v4 { Domain::IPV4 } else { Domain::IPV6 };
-    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-    if !is_v4 {
-        socket.set_only_v6(true)?;
-    }
-    if is_shared {
-        socket.set_reuse_address(true)?;
-    }
     let any: IpAddr = if is_v4 {
         Ipv4Addr::UNSPECIFIED.into()
     } else {
         Ipv6Addr::UNSPECIFIED.into()
     };
-    socket.bind(&SocketAddr::new(any, port).into())?;
+    open_at(SocketAddr::new(any, port), is_shared)
+}
+
+/// Opens a socket at an address, which may be a group's.
+pub(super) fn open_at(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if is_shared {
+        socket.set_reuse_address(true)?;
+    }
+    socket.bind(&address.into())?;
     // A wish: hundreds of streams answer at once.
     let _ = socket.set_recv_buffer_size(4 << 20);
     socket.set_read_timeout(Some(NAP))?;

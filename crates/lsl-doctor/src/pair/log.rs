@@ -6,6 +6,19 @@ use super::COPIES;
 use crate::code::hash8;
 use crate::observe::{Class, OtherSide, Share};
 
+/// Returns the nonce of a run. It begins as all of this machine do: a code is good for later runs.
+pub fn nonce(host: &str, random: &str) -> String {
+    let random: String = random.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("{:02x}{random}", hash8(host))
+}
+
+/// Returns by which eight bits a code names the machine of a nonce.
+pub fn tag(nonce: &str) -> u8 {
+    let begin = nonce.get(..2);
+    let number = begin.and_then(|it| u8::from_str_radix(it, 16).ok());
+    number.unwrap_or_else(|| hash8(nonce))
+}
+
 /// A datagram of a doctor: nobody answers it, and liblsl ignores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
@@ -93,12 +106,19 @@ impl Heard {
         counts
     }
 
-    /// Fills in what the other side is told of the run that was heard last.
+    /// Fills in what the other side is told: of the run that was heard last.
     pub fn tell(&self, side: &mut OtherSide) {
-        let Some(run) = self.runs.back() else {
+        if let Some(run) = self.runs.back() {
+            self.tell_of(&run.nonce, side);
+        }
+    }
+
+    /// Fills in what was heard of a run.
+    pub fn tell_of(&self, nonce: &str, side: &mut OtherSide) {
+        let Some(run) = self.runs.iter().find(|it| it.nonce == nonce) else {
             return;
         };
-        side.tag = hash8(&run.nonce);
+        side.tag = tag(nonce);
         for ((class, _), copies) in &run.paths {
             let share = Share::of(copies.count_ones() as usize, COPIES);
             let best = side.heard.entry(*class).or_default();

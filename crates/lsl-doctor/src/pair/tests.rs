@@ -1,5 +1,4 @@
 use super::*;
-use crate::code::hash8;
 use crate::observe::{Class, OtherSide, Share};
 use crate::report::{Check, State};
 use crate::table::{Finding, Level};
@@ -58,7 +57,7 @@ fn talk(a: &mut Pair, b: &mut Pair, piece: usize, now: f64) {
 fn kinds(pair: &mut Pair) -> Vec<&'static str> {
     let name = |event| match event {
         Event::Hello(_) => "hello",
-        Event::Begin => "begin",
+        Event::Begin(_) => "begin",
         Event::Count => "count",
         Event::Counts(_) => "counts",
         Event::Account(_) => "account",
@@ -278,7 +277,8 @@ fn a_probe_says_which_it_is() {
     assert_eq!(heard.counts("other", 1), [0]);
     let mut side = OtherSide::default();
     heard.tell(&mut side);
-    assert_eq!(side.tag, hash8("abc"));
+    assert_eq!(side.tag, 0xab);
+    assert_eq!(tag(&nonce("amp", "1")), tag(&nonce("amp", "2")));
     let shares: Vec<(Class, Share)> = side.heard.into_iter().collect();
     assert_eq!(
         shares,

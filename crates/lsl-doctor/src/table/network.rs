@@ -53,7 +53,9 @@ fn answered(seen: &Observations) -> impl Iterator<Item = &StreamSeen> {
 pub(super) fn other_session(seen: &Observations) -> Option<Cause> {
     let found = seen.found.as_ref()?;
     let asked = seen.asked.stream.as_ref();
-    let is_other = |it: &&StreamSeen| it.session != seen.asked.session;
+    let is_other = |it: &&StreamSeen| {
+        it.session != seen.asked.session && it.session != super::pair::TEST_SESSION
+    };
     let is_meant = |it: &&StreamSeen| asked.is_none_or(|asked| is_exactly(it, asked));
     let all: Vec<&StreamSeen> = answered(seen).filter(is_other).filter(is_meant).collect();
     if asked.is_none() && found.iter().any(|it| !it.is_here) {

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use super::{Cause, filters};
 use crate::code::hash8;
-use crate::observe::{Fact, Interface, Observations, OtherSide};
+use crate::observe::{
+    Fact, Interface, Kind, LoopProbe, Observations, OtherSide, PortsInUse, SendError, WayKind,
+};
 use crate::remedy::{Place, Remedy};
 
 /// The machine that was named, as it was typed, and what it tells.
@@ -72,6 +74,52 @@ pub(super) fn isolation(seen: &Observations) -> Option<Cause> {
         ..Cause::default()
     })
 }
+
+/// Returns what a machine tells of itself, as far as it was observed.
+pub fn side(seen: &Observations) -> OtherSide {
+    let ports = seen.asked.ports;
+    let probes = || seen.loopback.iter().flatten().filter(|it| it.sent > 0);
+    let is_silent = |is_v4: bool, is_port: &dyn Fn(u16) -> bool| {
+        let mut all = probes().filter(|it| it.group.is_ipv4() == is_v4 && is_port(it.port));
+        let is_asked = all.clone().next().is_some();
+        is_asked && all.all(LoopProbe::is_silent)
+    };
+    let multicast = |port| port == ports.multicast;
+    let range = |port| ports.has(port);
+    let is_refused = |is_group: bool| {
+        let probes = seen.loopback.iter().flatten();
+        let ways = seen.wave.iter().flat_map(|it| &it.ways);
+        let mut ways = ways.filter(|it| (it.kind != WayKind::Host) == is_group);
+        is_group && probes.clone().any(LoopProbe::is_refused)
+            || ways.any(|it| it.error == Some(SendError::Refused))
+    };
+    let mut interfaces = seen.interfaces.iter().flatten();
+    let mut own = seen.own_streams.iter().flatten();
+    let holds = [
+        (Fact::LoopAsked, probes().next().is_some()),
+        (Fact::MulticastSilentV4, is_silent(true, &multicast)),
+        (Fact::MulticastSilentV6, is_silent(false, &multicast)),
+        (Fact::RangeSilentV4, is_silent(true, &range)),
+        (Fact::RangeSilentV6, is_silent(false, &range)),
+        (Fact::GroupsRefused, is_refused(true)),
+        (Fact::UnicastRefused, is_refused(false)),
+        (
+            Fact::TunnelUp,
+            interfaces.any(|it| it.is_up && it.kind == Kind::Tunnel),
+        ),
+        (Fact::OtherPorts, ports != PortsInUse::default()),
+        (Fact::HasOutlets, own.any(|it| it.session != TEST_SESSION)),
+    ];
+    OtherSide {
+        facts: holds.into_iter().filter(|it| it.1).map(|it| it.0).collect(),
+        network: networks(seen).next().map_or(0, |it| hash8(&it)),
+        session: hash8(&seen.asked.session),
+        ..OtherSide::default()
+    }
+}
+
+/// The session of the streams that doctors offer to each other.
+pub const TEST_SESSION: &str = "lsl-doctor";
 
 /// What is typed at the other machine, as root. Its system is not known: all have the command.
 fn there(seen: &Observations, command: &str, advice: &str) -> Remedy {

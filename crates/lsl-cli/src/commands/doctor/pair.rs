@@ -1,0 +1,208 @@
+//! Two doctors that have found each other: the same for `lsl doctor HOST` and `lsl doctor serve`.
+
+use std::net::TcpStream;
+
+use lsl_core::config::Loaded;
+use lsl_core::secure::Policy;
+use lsl_core::{Context, local_clock};
+use lsl_doctor::collect::pair::{self, Talked, told};
+use lsl_doctor::collect::{Post, Wishes, run};
+use lsl_doctor::observe::{Asked, Class, Observations, OtherSide};
+use lsl_doctor::pair::{Account, PairError, Side, joint};
+use lsl_doctor::report::{Check, Report};
+use lsl_doctor::table::diagnose;
+
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Stop;
+use crate::ui::text::printable;
+
+/// This end, with what was looked at before.
+pub(super) struct End<'a> {
+    pub(super) loaded: &'a Loaded,
+    pub(super) context: &'a Context,
+    pub(super) stop: &'a Stop,
+    pub(super) show: &'a (dyn Fn(&str) + Sync),
+    pub(super) patience: f64,
+}
+
+/// What was seen, alone or by both.
+pub(super) struct Seen {
+    pub(super) observations: Observations,
+    pub(super) checks: Vec<Check>,
+    pub(super) talked: Option<Talked>,
+}
+
+impl End<'_> {
+    /// Looks at this machine alone, or at everything.
+    pub(super) fn look(&self, asked: &Asked, post: Option<&Post>) -> Seen {
+        let (observations, checks) = self.with(asked, post, run);
+        Seen {
+            observations,
+            checks,
+            talked: None,
+        }
+    }
+
+    /// Looks at what has to be known before others are asked.
+    pub(super) fn machine(&self, asked: &Asked) -> Observations {
+        self.with(asked, None, lsl_doctor::collect::machine)
+    }
+
+    fn with<T>(&self, asked: &Asked, post: Option<&Post>, look: fn(&Wishes<'_>) -> T) -> T {
+        let addresses: Vec<_> = asked.hosts.iter().flat_map(super::places).collect();
+        look(&Wishes {
+            loaded: self.loaded,
+            context: self.context,
+            selector: None,
+            asked,
+            hosts: &addresses,
+            post,
+            is_local: false,
+            patience: self.patience,
+            stop: &|| self.stop.requested(),
+            progress: self.show,
+        })
+    }
+
+    /// What this machine's policy says, as a code does.
+    pub(super) fn policy(&self) -> u8 {
+        match self.context.security().map(|it| it.policy()) {
+            Ok(Policy::Off) | Err(_) => 0,
+            Ok(Policy::Migrate) => 1,
+            Ok(_) => 2,
+        }
+    }
+
+    /// Refuses to say anything in plain text where the policy wants encryption.
+    pub(super) fn may_talk(&self) -> Outcome {
+        if self.policy() < 2 {
+            return Ok(());
+        }
+        Err(Failure::Usage(
+            "the policy here is `required`, and two doctors talk in plain text: run `lsl doctor` on each \
+             machine, or tell the other its code (`lsl doctor HOST --code CODE`)"
+                .into(),
+        ))
+    }
+
+    /// What this machine tells the other.
+    pub(super) fn told(&self, seen: &Observations, post: &Post) -> OtherSide {
+        post.side(told(seen, self.policy()))
+    }
+
+    /// Talks with the other end. What is seen here stands, whatever becomes of the talk.
+    pub(super) fn talk(
+        &self,
+        mut stream: TcpStream,
+        side: Side,
+        post: &Post,
+        base: &Observations,
+        asked: &Asked,
+    ) -> (Seen, Result<(), PairError>) {
+        let peer = stream.peer_addr().ok();
+        let hello = peer.map(|it| pair::hello(post, base, it.ip(), self.policy()));
+        let mut kept = None;
+        let mut conclude = |_: &_| {
+            let seen = self.look(asked, Some(post));
+            let diagnosis = diagnose(&seen.observations);
+            let account = Account {
+                side: self.told(&seen.observations, post),
+                findings: diagnosis.findings,
+                unexplained: diagnosis.unexplained,
+                checks: seen.checks.clone(),
+            };
+            kept = Some(seen);
+            account
+        };
+        (self.show)("the other machine");
+        let talked = match hello {
+            Some(hello) => pair::talk(&mut stream, side, hello, post, base, &mut conclude),
+            None => Err(PairError::Gone),
+        };
+        let mut seen = kept.unwrap_or_else(|| self.look(asked, Some(post)));
+        let ended = match talked {
+            Ok(talked) => {
+                seen.observations.other = Some(talked.theirs.side.clone());
+                seen.talked = Some(talked);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        (seen, ended)
+    }
+}
+
+/// Makes the report of what was seen since `start`.
+pub(super) fn report(seen: Seen, start: f64) -> Report {
+    let mut diagnosis = diagnose(&seen.observations);
+    let mut lines = Vec::new();
+    if let Some(talked) = &seen.talked {
+        let host = name(&seen.observations, talked);
+        diagnosis = joint(diagnosis, &talked.theirs, &host);
+        lines = ways(talked, &host, &seen.observations);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "seconds"
+    )]
+    let took_ms = ((local_clock() - start) * 1000.0).max(0.0) as u64;
+    let mut report = Report::new(seen.observations, diagnosis, seen.checks, took_ms);
+    report.pair = lines;
+    report
+}
+
+/// What the other machine is called: as it was typed here, else as it says.
+fn name(seen: &Observations, talked: &Talked) -> String {
+    let typed = seen.asked.hosts.first().map(|it| it.text.clone());
+    typed.unwrap_or_else(|| printable(&talked.hello.host))
+}
+
+/// How the two hear each other.
+fn ways(talked: &Talked, host: &str, seen: &Observations) -> Vec<String> {
+    let deaf = |is_deaf: &dyn Fn(&(Class, bool, bool)) -> bool| {
+        let all = talked.ways.iter().filter(|it| is_deaf(it));
+        let all: Vec<&str> = all.map(|(class, ..)| said(*class)).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    };
+    let there = deaf(&|(_, there, _)| !there);
+    let here = deaf(&|(_, _, here)| !here);
+    let mut lines = Vec::new();
+    if there.is_none() && here.is_none() {
+        lines.push(format!(
+            "{host} and this machine hear each other by every way."
+        ));
+    }
+    if let Some(ways) = there {
+        lines.push(format!("{host} does not hear this machine by: {ways}."));
+    }
+    if let Some(ways) = here {
+        lines.push(format!("This machine does not hear {host} by: {ways}."));
+    }
+    let mut own = seen
+        .interfaces
+        .iter()
+        .flatten()
+        .flat_map(|it| &it.addresses);
+    if let Some(sees) = talked.hello.sees
+        && !own.any(|(address, _)| *address == sees)
+    {
+        lines.push(format!(
+            "{host} sees this machine as {sees}: addresses are translated between (NAT)."
+        ));
+    }
+    lines
+}
+
+fn said(class: Class) -> &'static str {
+    match class {
+        Class::SiteV4 => "group 239.255.172.215",
+        Class::LinkV4 => "groups 224.0.0.1, 224.0.0.183",
+        Class::Broadcast => "255.255.255.255",
+        Class::Directed => "broadcast of the network",
+        Class::GroupsV6 => "groups of IPv6",
+        Class::Multicast => "UDP 16571",
+        Class::Range => "a port of LSL's range",
+        Class::Serve => "the doctor's port",
+    }
+}

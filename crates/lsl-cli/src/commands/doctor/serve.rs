@@ -1,0 +1,186 @@
+//! `lsl doctor serve`: the other end of `lsl doctor HOST`. Spec: doctor §3.4
+
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use lsl_core::{Context, local_clock};
+use lsl_doctor::code::encode;
+use lsl_doctor::collect::pair::find;
+use lsl_doctor::collect::{PORT, Post};
+use lsl_doctor::observe::{Asked, HostAsked, Observations};
+use lsl_doctor::pair::Side;
+
+use super::pair::{End, report};
+use super::{FOUND, addresses};
+use crate::failure::{Failure, Outcome};
+use crate::globals::Globals;
+use crate::interrupt::Stop;
+use crate::ui::notice::note;
+use crate::ui::progress;
+
+/// Help the doctor of another machine: say what arrives here, and look back
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Serve {
+    /// The other machine: dialled until it answers, where it cannot dial this one
+    #[arg(value_name = "PEER")]
+    peer: Option<String>,
+
+    /// Port to listen at, over TCP and UDP
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    port: u16,
+
+    /// Go on after the first run, and after ten minutes
+    #[arg(long)]
+    keep: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lsl doctor serve               on the machine that sends; then `lsl doctor ITS-ADDRESS` on the one that misses
+  lsl doctor serve 192.168.1.30  the same, dialling that machine, which runs `lsl doctor` with this one's address
+  lsl doctor serve --keep        for several runs; Ctrl-C ends it
+
+Where nothing connects, press Enter here: it prints a code of 16 characters to type on the other machine, which
+then knows what arrived here. It talks with one machine at a time, sends at most 500 datagrams and 64 connections in a
+run, and only to the machine that it talks with and to the groups of LSL. Nothing is changed.
+
+Exit status: 0 nothing is wrong; 1 a fault, or the port is taken; 2 wrong usage; 3 nobody came in ten minutes.";
+
+impl Serve {
+    pub(crate) fn run(&self, globals: &Globals) -> Outcome {
+        let loaded = globals.load()?;
+        let context = Context::new(loaded.config.clone());
+        let stop = Stop::install()?;
+        let line = progress::line(true);
+        let show = |layer: &str| line.set_message(layer.to_owned());
+        let end = End {
+            loaded: &loaded,
+            context: &context,
+            stop: &stop,
+            show: &show,
+            patience: 1.0,
+        };
+        end.may_talk()?;
+        let peer = self.peer.as_deref().map(|it| (it, addresses(it, true)));
+        if let Some((typed, addresses)) = &peer
+            && addresses.is_empty()
+        {
+            return Err(Failure::NotFound(format!("{typed} has no address")));
+        }
+        let base = end.machine(&Asked::default());
+        let post = Post::open(&loaded.config, &base, self.port).map_err(|error| {
+            Failure::Runtime(format!(
+                "cannot listen at TCP {}: {error}; another `lsl doctor serve`? (--port, here and there)",
+                self.port
+            ))
+        })?;
+        note(self.greeting(&base));
+        let keys = lines();
+        let peer = peer.map(|(_, addresses)| addresses).unwrap_or_default();
+        let start = local_clock();
+        let mut status = None;
+        while !stop.requested() && (self.keep || local_clock() < start + MOST_SECS) {
+            if keys.try_recv().is_ok() {
+                let seen = end.look(&Asked::default(), Some(&post));
+                line.set_message("");
+                println(&format!(
+                    "Code: {}",
+                    encode(&end.told(&seen.observations, &post))
+                ))?;
+            }
+            let come = post
+                .accept()
+                .map(|(stream, from)| (stream, from, Side::Accepts));
+            // Others wait for their turn; a peer that was named is the only one.
+            let come = come
+                .filter(|(_, from, _)| peer.is_empty() || peer.contains(&from.ip().to_canonical()));
+            let come = come.or_else(|| {
+                let found = find(&peer, self.port, base.asked.ports).filter(|_| !peer.is_empty());
+                found.map(|(stream, to)| (stream, to, Side::Dials))
+            });
+            let Some((stream, from, side)) = come else {
+                thread::sleep(NAP);
+                continue;
+            };
+            let asked = of(from.ip().to_canonical());
+            let began = local_clock();
+            let (seen, ended) = end.talk(stream, side, &post, &base, &asked);
+            line.set_message("");
+            if ended.is_err() {
+                // Who looks whether the port is open says nothing.
+                continue;
+            }
+            let report = report(seen, began);
+            println(&report.text(false))?;
+            status = Some(report.faults());
+            if !self.keep {
+                break;
+            }
+        }
+        line.finish_and_clear();
+        match status {
+            Some(0) => Ok(()),
+            Some(_) => Err(Failure::Told(FOUND)),
+            None if self.keep || stop.requested() => Ok(()),
+            None => Err(Failure::NotFound("nobody came".into())),
+        }
+    }
+
+    fn greeting(&self, base: &Observations) -> String {
+        let all = base.interfaces.iter().flatten();
+        let is_other = |it: &&IpAddr| !it.is_loopback() && it.is_ipv4();
+        let own: Vec<String> = all
+            .flat_map(|it| it.addresses.iter().map(|(address, _)| address))
+            .filter(is_other)
+            .map(ToString::to_string)
+            .collect();
+        let own = if own.is_empty() {
+            "ADDRESS-OF-THIS-MACHINE".to_owned()
+        } else {
+            own.join(" or ")
+        };
+        format!(
+            "Waiting at TCP and UDP {}. On the other machine: lsl doctor {own}\n\
+             If that does not find this one, press Enter for a code to type there. Ctrl-C ends it.",
+            self.port
+        )
+    }
+}
+
+/// The machine that came.
+fn of(address: IpAddr) -> Asked {
+    Asked {
+        hosts: vec![HostAsked {
+            text: address.to_string(),
+            addresses: vec![address],
+        }],
+        ..Asked::default()
+    }
+}
+
+/// Hears each line that is typed, as long as there is somebody to type.
+pub(super) fn lines() -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+fn println(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
+const MOST_SECS: f64 = 600.0;
+const NAP: Duration = Duration::from_millis(50);

@@ -1,0 +1,470 @@
+//! Finds the doctor at the other end, and talks with it. Spec: doctor §3.4
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use lsl_core::local_clock;
+use lsl_platform::neighbours::neighbours;
+use lsl_platform::routes::gateways;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::post::{directed, groups, small_segments};
+use super::socket::{leave_by, open};
+use super::{Post, own_addresses};
+use crate::code::hash8;
+use crate::observe::{Class, Fact, Interface, Kind, Observations, OtherSide, PortsInUse};
+use crate::pair::{
+    Account, COPIES, Counts, Event, Hello, PAUSE_SECS, PREAMBLE, Pair, PairError, Path, Probe, Side,
+};
+use crate::table::filters::relevant;
+use crate::table::pair::side;
+
+/// What came of a pair.
+#[derive(Debug)]
+pub struct Talked {
+    /// Who is at the other end.
+    pub hello: Hello,
+    /// What it concludes.
+    pub theirs: Account,
+    /// What it heard of us, and we of it; by class, none to all of what was sent.
+    pub ways: Vec<(Class, bool, bool)>,
+}
+
+/// Connects to a doctor at one of these addresses: at `port`, and where only LSL's own ports are open, at those.
+pub fn find(addresses: &[IpAddr], port: u16, ports: PortsInUse) -> Option<(TcpStream, SocketAddr)> {
+    let try_all = |places: Vec<SocketAddr>| {
+        thread::scope(|scope| {
+            let tries: Vec<_> = places
+                .into_iter()
+                .map(|to| scope.spawn(move || greet(to).ok().map(|it| (it, to))))
+                .collect();
+            let found = tries.into_iter().map(|it| it.join().ok().flatten());
+            // All are waited for.
+            found.fold(None, Option::or)
+        })
+    };
+    let at = |port| addresses.iter().map(move |it| SocketAddr::new(*it, port));
+    try_all(at(port).collect()).or_else(|| {
+        let range = ports.base..=ports.last();
+        try_all(range.flat_map(at).take(MOST_TRIES).collect())
+    })
+}
+
+/// Connects, and waits until it is sure that a doctor is there. An outlet closes on what it does not know.
+fn greet(to: SocketAddr) -> io::Result<TcpStream> {
+    let mut stream = connect(to, CONNECT)?;
+    stream.set_read_timeout(Some(CONNECT))?;
+    stream.write_all(PREAMBLE)?;
+    let mut answer = [0; PREAMBLE.len()];
+    // What follows is left to the pair.
+    let deadline = local_clock() + CONNECT.as_secs_f64();
+    while stream.peek(&mut answer)? < answer.len() {
+        if local_clock() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        thread::sleep(NAP);
+    }
+    if answer == PREAMBLE {
+        Ok(stream)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Connects to a doctor that is expected there.
+///
+/// # Errors
+/// As the system says.
+pub fn connect(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    small_segments(&socket);
+    socket.connect_timeout(&to.into(), timeout)?;
+    Ok(socket.into())
+}
+
+/// What this end says of itself first.
+pub fn hello(post: &Post, seen: &Observations, to: IpAddr, policy: u8) -> Hello {
+    let mut addresses = own_addresses(seen.interfaces.as_deref().unwrap_or_default());
+    addresses.truncate(MOST_ADDRESSES);
+    let host = lsl_platform::process::hostname();
+    Hello {
+        v: 1,
+        nonce: post.nonce().to_owned(),
+        os: seen.os,
+        host: String::from_utf8_lossy(&host).into_owned(),
+        addresses,
+        sees: Some(to),
+        ports: seen.asked.ports,
+        listens: post.listens().to_vec(),
+        session_hash: hash8(&seen.asked.session),
+        outlets: seen.own_streams.as_ref().map_or(0, Vec::len),
+        policy,
+    }
+}
+
+/// Talks over a connection. `conclude` looks at this machine and at the network, once all datagrams were sent.
+///
+/// # Errors
+/// Why it ended early: what `conclude` found stands all the same.
+pub fn talk(
+    stream: &mut TcpStream,
+    side: Side,
+    hello: Hello,
+    post: &Post,
+    seen: &Observations,
+    conclude: &mut dyn FnMut(&Hello) -> Account,
+) -> Result<Talked, PairError> {
+    let gone = |_| PairError::Gone;
+    let peer = stream.peer_addr().map_err(gone)?;
+    stream.set_nonblocking(false).map_err(gone)?;
+    let _ = stream.set_nodelay(true);
+    // Who does not read is left, too.
+    let _ = stream.set_write_timeout(Some(WRITE));
+    let mut pair = Pair::new(side, hello, local_clock());
+    let mut talked = Talked {
+        hello: Hello::default(),
+        theirs: Account::default(),
+        ways: Vec::new(),
+    };
+    let (mut paths, mut theirs, mut sent) = (Vec::new(), 0, Vec::new());
+    let mut buffer = vec![0; 16 * 1024];
+    let mut has_greeted = side == Side::Dials;
+    let outcome = loop {
+        while let Some(event) = pair.poll_event() {
+            match event {
+                Event::Hello(it) => {
+                    talked.hello = *it;
+                    paths = pair.plan(plan(seen, peer.ip(), &talked.hello));
+                }
+                Event::Begin(count) => {
+                    theirs = count;
+                    flush(&mut pair, stream, &mut has_greeted)?;
+                    sent = send(post.nonce(), &paths, peer, seen);
+                }
+                Event::Count => {
+                    let heard = post.heard().counts(&talked.hello.nonce, theirs);
+                    let sent = std::mem::take(&mut sent);
+                    pair.counted(Counts { sent, heard });
+                    flush(&mut pair, stream, &mut has_greeted)?;
+                    pair.report(conclude(&talked.hello));
+                }
+                Event::Counts(counts) => talked.ways = ways(post, &paths, &counts, &talked.hello),
+                Event::Account(account) => talked.theirs = *account,
+                Event::Done => {}
+            }
+        }
+        flush(&mut pair, stream, &mut has_greeted)?;
+        if pair.is_done() {
+            break Ok(());
+        }
+        let now = local_clock();
+        let wait = (pair.poll_timeout() - now).clamp(0.001, 1.0);
+        let _ = stream.set_read_timeout(Some(Duration::from_secs_f64(wait)));
+        let taken = match stream.read(&mut buffer) {
+            Ok(length) => {
+                pair.handle_input(buffer.get(..length).unwrap_or_default(), local_clock())
+            }
+            Err(error) if is_late(&error) => Ok(()),
+            Err(_) => Err(PairError::Gone),
+        };
+        if let Err(error) = taken.and_then(|()| pair.handle_timeout(local_clock())) {
+            break Err(error);
+        }
+    };
+    let _ = flush(&mut pair, stream, &mut has_greeted);
+    outcome.map(|()| talked)
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+/// Writes what is to be said; [`greet`] has said the first line already.
+fn flush(pair: &mut Pair, stream: &mut TcpStream, has_greeted: &mut bool) -> Result<(), PairError> {
+    let output = pair.take_output();
+    let is_greeting = std::mem::take(has_greeted);
+    let rest = output.strip_prefix(PREAMBLE).filter(|_| is_greeting);
+    stream
+        .write_all(rest.unwrap_or(&output))
+        .map_err(|_| PairError::Gone)
+}
+
+/// The ways to try: groups by each interface, and the ports at which the other end hears. Only its address of this
+/// connection is sent to, whatever it says.
+pub fn plan(seen: &Observations, to: IpAddr, hello: &Hello) -> Vec<Path> {
+    let path = |class, interface: &str, to, port, is_tcp| Path {
+        class,
+        interface: interface.to_owned(),
+        to,
+        port,
+        is_tcp,
+    };
+    let multicast = PortsInUse::default().multicast;
+    let mut paths = Vec::new();
+    for interface in relevant(seen).into_iter().take(MOST_INTERFACES) {
+        let name = &interface.name;
+        let has = |is_v4| interface.addresses.iter().any(|it| it.0.is_ipv4() == is_v4);
+        for (at, group) in groups().into_iter().enumerate() {
+            let class = match (group.is_ipv4(), at) {
+                (true, 0) => Class::SiteV4,
+                (true, _) => Class::LinkV4,
+                _ => Class::GroupsV6,
+            };
+            if interface.is_multicast && has(group.is_ipv4()) {
+                paths.push(path(class, name, group, multicast, false));
+            }
+        }
+        for directed in directed(interface) {
+            paths.push(path(
+                Class::Directed,
+                name,
+                directed.into(),
+                multicast,
+                false,
+            ));
+        }
+    }
+    let broadcast = Ipv4Addr::BROADCAST.into();
+    // Who has no network sends nothing to it.
+    let has_network = !paths.is_empty();
+    paths.extend(has_network.then(|| path(Class::Broadcast, "", broadcast, multicast, false)));
+    for (at, port) in hello.listens.iter().take(2).enumerate() {
+        let class = if at == 0 { Class::Serve } else { Class::Range };
+        paths.push(path(class, "", to, *port, false));
+        paths.push(path(class, "", to, *port, true));
+    }
+    paths
+}
+
+/// Sends to all of these, ten times; returns for each how often it left.
+pub fn send(nonce: &str, paths: &[Path], peer: SocketAddr, seen: &Observations) -> Vec<usize> {
+    let interfaces = seen.interfaces.as_deref().unwrap_or_default();
+    let sockets = [true, false].map(|is_v4| {
+        let socket = open(is_v4, 0, false).ok()?;
+        let _ = socket.set_broadcast(is_v4);
+        Some(socket)
+    });
+    let mut sent = vec![0; paths.len()];
+    thread::scope(|scope| {
+        let connects = paths.iter().map(|path| {
+            let to = place(path, peer, None);
+            let is_open = move || connect(to, CONNECT).is_ok();
+            path.is_tcp.then(|| scope.spawn(is_open))
+        });
+        let connects: Vec<_> = connects.collect();
+        for copy in 0..COPIES {
+            for (number, path) in paths.iter().enumerate().filter(|(_, it)| !it.is_tcp) {
+                let interface = interfaces.iter().find(|it| it.name == path.interface);
+                let [v4, v6] = &sockets;
+                let Some(socket) = (if path.to.is_ipv4() { v4 } else { v6 }) else {
+                    continue;
+                };
+                let probe = Probe {
+                    nonce: nonce.to_owned(),
+                    class: path.class,
+                    path: number,
+                    copy,
+                };
+                if let Some(interface) = interface
+                    && leave_by(socket, path.to.is_ipv4(), interface, HOPS).is_err()
+                {
+                    continue;
+                }
+                let to = place(path, peer, interface);
+                let has_left = socket.send_to(&probe.to_bytes(), &to.into()).is_ok();
+                if let Some(sent) = sent.get_mut(number).filter(|_| has_left) {
+                    *sent += 1;
+                }
+            }
+            thread::sleep(Duration::from_secs_f64(PAUSE_SECS));
+        }
+        for (sent, connect) in sent.iter_mut().zip(connects) {
+            if let Some(connect) = connect {
+                *sent = usize::from(connect.join().unwrap_or_default());
+            }
+        }
+    });
+    sent
+}
+
+/// Where a path leads; link-local addresses have to name the interface.
+fn place(path: &Path, peer: SocketAddr, interface: Option<&Interface>) -> SocketAddr {
+    let mut to = if path.to == peer.ip() {
+        peer
+    } else {
+        SocketAddr::new(path.to, path.port)
+    };
+    to.set_port(path.port);
+    if let (SocketAddr::V6(to), Some(interface)) = (&mut to, interface) {
+        to.set_scope_id(interface.index);
+    }
+    to
+}
+
+/// Returns of each class of ways whether the other heard us by any, and we it.
+fn ways(post: &Post, paths: &[Path], counts: &Counts, hello: &Hello) -> Vec<(Class, bool, bool)> {
+    let mut heard = OtherSide::default();
+    post.heard().tell_of(&hello.nonce, &mut heard);
+    let there = |class: Class| {
+        let mut all = paths.iter().zip(&counts.heard);
+        all.any(|(path, heard)| path.class == class && *heard > 0)
+    };
+    let is_tried = |class: &Class| paths.iter().any(|it| it.class == *class);
+    let all = Class::ALL.into_iter().filter(is_tried);
+    all.map(|class| (class, there(class), heard.heard.contains_key(&class)))
+        .collect()
+}
+
+/// Returns what this machine tells of itself: what was observed, and what only the system knows.
+pub fn told(seen: &Observations, policy: u8) -> OtherSide {
+    let mut told = side(seen);
+    told.policy = policy;
+    let gateways = gateways().unwrap_or_default();
+    let is_tunnel = |name: &str| Kind::of_name(name) == Kind::Tunnel;
+    let default = gateways.first();
+    // Neighbours were asked by the waves, and the gateway answers who looks for it.
+    if let Ok(socket) = open(true, 0, false) {
+        for gateway in &gateways {
+            let _ = socket.send_to(b"", &SocketAddr::new(gateway.address, 9).into());
+        }
+        thread::sleep(ARP);
+    }
+    let asked = neighbours().ok().filter(|_| seen.wave.is_some());
+    let is_gateway = |it: Ipv4Addr| gateways.iter().any(|gateway| gateway.address == it);
+    let answered = |wants_gateway: bool| {
+        let mut all = asked.iter().flatten().filter(|it| it.is_complete);
+        all.any(|it| is_gateway(it.address) == wants_gateway)
+    };
+    for (fact, holds) in [
+        (Fact::NeighboursAsked, asked.is_some()),
+        (Fact::GatewayAnswers, answered(true)),
+        (Fact::OthersAnswer, answered(false)),
+        (
+            Fact::DefaultByTunnel,
+            default.is_some_and(|it| is_tunnel(&it.interface)),
+        ),
+        (
+            Fact::Container,
+            std::path::Path::new("/.dockerenv").exists(),
+        ),
+    ] {
+        if holds {
+            told.facts.insert(fact);
+        }
+    }
+    told
+}
+
+const CONNECT: Duration = Duration::from_secs(1);
+const WRITE: Duration = Duration::from_secs(5);
+const NAP: Duration = Duration::from_millis(5);
+/// For the answer of a gateway.
+const ARP: Duration = Duration::from_millis(200);
+const HOPS: u32 = 24;
+const MOST_INTERFACES: usize = 4;
+const MOST_ADDRESSES: usize = 64;
+const MOST_TRIES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use lsl_core::config::Config;
+
+    use super::*;
+
+    fn post() -> Post {
+        Post::open(&Config::loopback(), &Observations::default(), 0).unwrap()
+    }
+
+    /// Waits for the connection that comes in.
+    fn accept(post: &Post) -> TcpStream {
+        loop {
+            match post.accept() {
+                Some((stream, _)) => return stream,
+                None => thread::sleep(NAP),
+            }
+        }
+    }
+
+    #[test]
+    fn two_doctors_tell_each_other_what_they_hear() {
+        let (here, there) = (post(), post());
+        let seen = Observations::default();
+        let address: IpAddr = Ipv4Addr::LOCALHOST.into();
+        let talk = |stream: &mut TcpStream, side, post: &Post, told: u8| {
+            let hello = hello(post, &seen, address, 0);
+            let mut conclude = |_: &Hello| Account {
+                side: post.side(OtherSide {
+                    session: told,
+                    ..OtherSide::default()
+                }),
+                ..Account::default()
+            };
+            talk(stream, side, hello, post, &seen, &mut conclude).unwrap()
+        };
+        let port = there.listens()[0];
+        let (asked, served) = thread::scope(|scope| {
+            let served = scope.spawn(|| talk(&mut accept(&there), Side::Accepts, &there, 2));
+            let (mut stream, _) = find(&[address], port, PortsInUse::default()).unwrap();
+            let asked = talk(&mut stream, Side::Dials, &here, 1);
+            (asked, served.join().unwrap())
+        });
+        assert_eq!(
+            (asked.theirs.side.session, served.theirs.side.session),
+            (2, 1)
+        );
+        assert_eq!(asked.hello.nonce, there.nonce());
+        assert_eq!(asked.hello.sees, Some(address));
+        for talked in [&asked, &served] {
+            let by = |class| talked.ways.iter().find(|it| it.0 == class).copied();
+            for class in [Class::Serve, Class::Range] {
+                assert_eq!(by(class), Some((class, true, true)), "{:?}", talked.ways);
+            }
+            assert_ne!(talked.theirs.side.tag, 0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_doctor_is_left() {
+        let address: IpAddr = Ipv4Addr::LOCALHOST.into();
+        // An outlet closes; somebody else says something, or nothing.
+        let listener = TcpListener::bind((address, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let none = PortsInUse {
+            base: port,
+            count: 1,
+            ..PortsInUse::default()
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for answer in [&b""[..], b"HTTP/1.1 400 No\r\n\r\n"] {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    stream.write_all(answer).unwrap();
+                }
+            });
+            // The port itself, then the range, which is the same here.
+            assert!(find(&[address], port, none).is_none());
+        });
+        let post = post();
+        let seen = Observations::default();
+        let mut foreign = TcpStream::connect((address, post.listens()[0])).unwrap();
+        foreign.write_all(b"LSL:shortinfo\r\n").unwrap();
+        let hello = hello(&post, &seen, address, 0);
+        let mut conclude = |_: &Hello| unreachable!("nobody is there");
+        let ended = talk(
+            &mut accept(&post),
+            Side::Accepts,
+            hello,
+            &post,
+            &seen,
+            &mut conclude,
+        );
+        assert_eq!(ended.unwrap_err(), PairError::Foreign);
+    }
+}

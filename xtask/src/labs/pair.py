@@ -1,0 +1,149 @@
+"""27: the doctor at both ends, and the code where nothing connects. Both screens say the same."""
+
+import json
+import re
+
+from broken import FILTER, tunnel
+from network import expect, now, run, until
+
+# What is fine is said by this headline.
+FINE = "Nothing is wrong here."
+
+
+def pair(network, finding, *, at, there=()):
+    """`serve` runs at amp, the doctor at rec: both name this, which is wrong `at` the one or the other. Beside it rec may
+    see what is told in `there`."""
+    network.streams(names=("Ours",))
+    served, report = both(network)
+    found = [each["id"] for each in report["findings"]]
+    expect(found == ([finding] if finding else []), f"{found}, not {finding}:", json.dumps(report, indent=1), served)
+    text = served.stdout()
+    if not finding:
+        expect(FINE in text and report["healthy"], text, json.dumps(report, indent=1))
+        expect("hear each other by every way" in " ".join(report["pair"]), report["pair"])
+        return report
+    said = re.findall(r"^(?:FAULT|risk ) (\S+)", text, re.M)
+    expect(said == [finding], f"{said}, not {finding}, at amp:", text)
+    places = {remedy["where"] for remedy in report["findings"][0]["remedies"]}
+    expect(places == {"here" if at == "rec" else "there"}, f"to be typed at {at}:", report["findings"])
+    marks = ["   there" in text, "   here" in text]
+    expect(marks == [at == "rec", at != "rec"], f"to be typed at {at}:", text)
+    return report
+
+
+def both(network, status=None):
+    """What `serve` at amp and the doctor at rec say of each other."""
+    served = network.amp.start("doctor", "serve")
+    until("serve", lambda: "Waiting" in served.stderr() or not served.is_running())
+    start = now()
+    program = network.rec.start("doctor", "--json", "10.50.0.1")
+    program.wait()
+    took = now() - start
+    served.wait()
+    expect(took < 30.0, f"{took:.1f} s:", program)
+    network.numbers = f"pair {took:.1f} s"
+    report = json.loads(program.stdout())
+    expect(report.get("pair"), "no pair:", program, served)
+    return served, report
+
+
+def healthy(network):
+    """Nothing is wrong, and outlets that the doctor asks go on."""
+    network.streams()
+    reader = network.rec.start("recv", "Old", "--duration", "25")
+    other = network.rec.start("recv", "New", "--duration", "25")
+    until("readers", lambda: reader.lines and other.lines)
+    served, report = both(network)
+    expect(report["healthy"], json.dumps(report, indent=1))
+    expect(FINE in served.stdout(), served)
+    # Asks 16569, and then each port of the range: nobody serves there.
+    network.rec.run("doctor", "10.50.0.1")
+    for program in (reader, other):
+        before = len(program.lines)
+        until("samples", lambda: len(program.lines) > before + 50)
+        expect(program.is_running(), program)
+    network.all_there()
+    return network.numbers
+
+
+def broken(rules_of, finding, machine):
+    def play(network):
+        rules_of(network)
+        pair(network, finding, at=machine)
+        return network.numbers
+
+    return play
+
+
+def code(network, prepare, expected):
+    """Nothing connects: Enter in `serve` prints a code, which the other side takes."""
+    network.streams(names=("Ours",))
+    prepare(network)
+    for serving, asking, address in ((network.amp, network.rec, "10.50.0.1"), (network.rec, network.amp, "10.50.0.2")):
+        served = serving.start("doctor", "serve")
+        until("serve", lambda: "Waiting" in served.stderr() or not served.is_running())
+        served.process.stdin.write("\n")
+        served.process.stdin.flush()
+        until("code", lambda: "Code:" in served.stdout())
+        code = re.search(r"Code: (\S+)", served.stdout()).group(1)
+        program = asking.run("doctor", "--json", address, "--code", code, status=1)
+        report = json.loads(program.stdout())
+        found = [(each["id"], each["certain"]) for each in report["findings"]]
+        finding = expected[asking.name]
+        expect(found == [(finding, True)], f"{found}, not {finding}, at {asking.name}:", json.dumps(report, indent=1))
+        served.end()
+
+
+def isolation(network):
+    """9: the access point keeps clients apart; each reaches the gateway."""
+
+    def prepare(network):
+        for port in json.loads(run("ip", "-json", "link", "show", "master", network.switch)):
+            run("bridge", "link", "set", "dev", port["ifname"], "isolated", "on")
+        network.machine("gateway", "10.50.0.254")
+        for machine in (network.amp, network.rec):
+            machine.ip("route", "add", "default", "via", "10.50.0.254")
+
+    code(network, prepare, {"amp": "net.isolation", "rec": "net.isolation"})
+
+
+def dials_out(network):
+    """Nobody can dial amp, which dials."""
+    network.streams(names=("Ours",))
+    network.amp.nft(FILTER)
+    waiting = network.rec.start("doctor", "serve")
+    until("serve", lambda: "Waiting" in waiting.stderr() or not waiting.is_running())
+    dialling = network.amp.start("doctor", "serve", "10.50.0.2")
+    for program, place in ((waiting, "there"), (dialling, "here")):
+        program.wait()
+        text = program.stdout()
+        expect(re.findall(r"^FAULT (\S+)", text, re.M) == ["fw.in"] and f"   {place}" in text, text)
+
+
+def no_groups_out(machine):
+    machine.nft(
+        "table inet filter { chain output { type filter hook output priority 0; policy accept; "
+        "ip daddr { 224.0.0.0/4, 255.255.255.255, 10.50.0.255 } drop; ip6 daddr ff00::/8 udp dport 16571 drop; "
+        "ip6 daddr ff02::1 drop; }; }"
+    )
+
+
+def no_udp_out(machine):
+    machine.nft(
+        "table inet filter { chain output { type filter hook output priority 0; policy accept; "
+        'oifname "lo" accept; meta l4proto udp drop; }; }'
+    )
+
+
+# As lab 1, but the doctor's port is open: what a user opens first.
+OPEN = FILTER.replace("meta l4proto", "tcp dport 16569 accept; meta l4proto")
+
+LABS = {
+    "27-pair-healthy": healthy,
+    "27-pair-1": broken(lambda network: network.rec.nft(FILTER), "fw.in", "rec"),
+    "27-pair-2": broken(lambda network: network.amp.nft(OPEN), "fw.in", "amp"),
+    "27-pair-3": broken(lambda network: no_udp_out(network.amp), "fw.out", "amp"),
+    "27-pair-4": broken(lambda network: no_groups_out(network.rec), "fw.out", "rec"),
+    "27-pair-dials-out": dials_out,
+    "27-code-isolation": isolation,
+}
