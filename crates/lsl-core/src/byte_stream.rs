@@ -155,6 +155,17 @@ impl ByteStream {
         }
     }
 
+    /// Waits until there may be something to read. A stream of a link is said to have something at once.
+    pub(crate) async fn readable(&mut self) -> io::Result<()> {
+        if !self.is_registered {
+            self.register()?;
+        }
+        match &self.writer.0 {
+            Carrier::Tcp(tcp) => poll_fn(|context| tcp.poll_readable(context)).await,
+            Carrier::Substream(_) => Ok(()),
+        }
+    }
+
     /// Reads what comes next; 0 is the end of the stream.
     pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|context| self.poll_read(Some(context), buffer)).await

@@ -7,10 +7,12 @@ import broken
 import healing
 import healthy
 import pair
+import rescued
 from network import Network
 from lab import play
 
-LABS = {**broken.LABS, **healing.LABS, **healthy.LABS, **pair.LABS}
+SETS = (broken, healing, healthy, pair, rescued)
+LABS = {name: lab for each in SETS for name, lab in each.LABS.items()}
 
 # They mostly wait.
 AT_ONCE = 4

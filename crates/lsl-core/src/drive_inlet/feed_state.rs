@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use lsl_proto::inlet::recovery::Flow;
 use lsl_proto::inlet::{Disconnect, Feed, Read, Reader};
 
 use crate::Error;
@@ -77,6 +78,12 @@ impl FeedState {
         self.connection
             .as_deref_mut()
             .filter(|_| self.disconnect.is_none())
+    }
+
+    /// Returns how the feed flows.
+    pub(super) fn flow(&self) -> Flow {
+        let machine = self.connection.as_deref().map(Connection::machine);
+        self.feed.flow(machine)
     }
 
     /// Returns whether the test patterns of the connection were right: all that comes is samples.

@@ -15,6 +15,7 @@ pub(crate) mod pull;
 pub(crate) mod reach;
 pub(crate) mod recover;
 pub(crate) mod recovery;
+mod redial;
 pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod task;

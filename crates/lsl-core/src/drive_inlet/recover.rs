@@ -11,6 +11,7 @@ use lsl_proto::inlet::recovery::{
 };
 
 use crate::Error;
+use crate::drive_inlet::recovery::ANSWER_LIMIT;
 use crate::drive_inlet::shared::InletShared;
 use crate::net::select2::{Either, select2};
 use crate::net::trust_watch;
@@ -120,9 +121,8 @@ impl InletShared {
                 Either::First(Some(Some(action))) => working = Some(Box::pin(self.perform(action))),
                 Either::First(Some(None)) => {}
                 Either::First(None) => {
-                    let last_arrival = self.feed.lock().feed.counts().last_arrival;
-                    recovery
-                        .update(|recovery| recovery.handle_timeout(last_arrival, local_clock()));
+                    let flow = self.flow();
+                    recovery.update(|recovery| recovery.handle_timeout(&flow, local_clock()));
                 }
                 Either::Second(()) => working = None,
             }
@@ -144,9 +144,11 @@ impl InletShared {
                 self.tell_trust();
                 Input::Found(found.unwrap_or_default())
             }
-            Action::AskByTcp => Input::InPlace(source.is_where_it_was().await),
+            Action::AskByTcp => Input::InPlace(source.is_where_it_was(ANSWER_LIMIT).await),
             // A relay ends the feed of a stream that is gone, and a session shows that the relay is.
-            Action::AskByUdp if self.is_relayed() => Input::InPlace(true),
+            Action::AskByUdp | Action::AskBoth if self.is_relayed() => Input::InPlace(true),
+            Action::AskBoth => Input::InPlace(source.answers().await),
+            Action::Redial => Input::Redialled(self.redial().await),
             Action::AskByUdp => Input::InPlace(source.asked_in_place().await.is_some()),
             Action::LookAtTrust => {
                 if let Ok(security) = context.security() {

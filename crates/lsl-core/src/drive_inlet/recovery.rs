@@ -30,6 +30,7 @@ use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::full_info::MAX_INFO_BYTES;
 use crate::drive_inlet::handshake::{self, Target};
 use crate::drive_inlet::peers::Peers;
+use crate::drive_inlet::redial::Spare;
 use crate::drive_inlet::turns::Turns;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::sockets::{self, Family};
@@ -51,6 +52,8 @@ pub(crate) struct Source {
     link: Option<Arc<dyn OpenSubstream>>,
     /// Number of the way that is tried first, as the ones before it led nowhere.
     pub(super) first_way: AtomicUsize,
+    /// A second connection, made while the first one is silent.
+    pub(super) spare: Mutex<Option<Spare>>,
 }
 
 static HOPELESS: PerProcess<Turns> = PerProcess::new();
@@ -85,6 +88,7 @@ impl Source {
             peers: Arc::default(),
             link: None,
             first_way: AtomicUsize::new(0),
+            spare: Mutex::default(),
         }
     }
 
@@ -281,37 +285,38 @@ impl Source {
     /// is this very machine. One question instead of a search over all networks, for streams that are silent
     /// by nature.
     pub(crate) async fn asked_in_place(&self) -> Option<bool> {
+        self.asked_by_udp(&[IN_PLACE_LIMIT]).await
+    }
+
+    /// As [`asked_in_place`](Self::asked_in_place) of a stream that ought to flow: its outlet is asked by TCP where
+    /// UDP does not pass.
+    pub(super) async fn answers(&self) -> bool {
+        self.asked_by_udp(&[QUESTION_WAIT; 3]).await.is_some()
+            || self.is_where_it_was(LAST_QUESTION_LIMIT).await
+    }
+
+    /// Asks as often as there are times to wait for an answer.
+    async fn asked_by_udp(&self, waits: &[Duration]) -> Option<bool> {
         let (endpoint, info) = self.present()?;
         // The watchdogs of all inlets look in the same millisecond, and one socket may have to hear all
         // their questions.
         let now = local_clock();
         let wait_secs = lock_ignoring_poison(QUESTIONS.get()).take(now) - now;
         tokio::time::sleep(Duration::from_secs_f64(wait_secs)).await;
-        let asking = ask_by_udp(endpoint, &info);
-        match tokio::time::timeout(IN_PLACE_LIMIT, asking).await {
-            Ok(Ok((found, is_local))) => {
-                let is_ours = found.uid_bytes() == info.uid_bytes();
-                (is_ours && is_described_alike(&found, &info)).then_some(is_local)
-            }
-            Ok(Err(_)) | Err(_) => None,
-        }
+        let (found, is_local) = ask_by_udp(endpoint, &info, waits).await.ok()?;
+        let is_ours = found.uid_bytes() == info.uid_bytes();
+        (is_ours && is_described_alike(&found, &info)).then_some(is_local)
     }
 
     /// Whether our outlet can still be reached at the address in use. A host with two networks
     /// answers by either; that is no reason to leave a connection that works.
-    pub(super) async fn is_where_it_was(&self) -> bool {
+    pub(super) async fn is_where_it_was(&self, limit: Duration) -> bool {
         let Some((endpoint, info)) = self.present() else {
             return false;
         };
         let query = [b"uid=", &*quote_bytes(info.uid_bytes())].concat();
         let request = shortinfo_request(&query);
-        let asking = self.exchange(
-            &info,
-            endpoint.data,
-            &request,
-            MAX_ANSWER_BYTES,
-            ANSWER_LIMIT,
-        );
+        let asking = self.exchange(&info, endpoint.data, &request, MAX_ANSWER_BYTES, limit);
         asking.await.is_ok_and(|answer| !answer.is_empty())
     }
 
@@ -335,15 +340,20 @@ impl Source {
         Ok(decoder.granted().copied())
     }
 
-    fn present(&self) -> Option<(Endpoint, Arc<StreamInfo>)> {
+    /// Where the outlet is, and how it describes itself.
+    pub(super) fn present(&self) -> Option<(Endpoint, Arc<StreamInfo>)> {
         let mut recovery = self.recovery.lock();
         Some((recovery.endpoint()?, Arc::clone(recovery.info())))
     }
 }
 
-/// Asks the service port of an outlet whether it is the one with this uid, until it says so; also whether
-/// it is on this machine.
-async fn ask_by_udp(endpoint: Endpoint, info: &StreamInfo) -> Result<(StreamInfo, bool)> {
+/// Asks the service port of an outlet whether it is the one with this uid, as often as there are times to wait for
+/// that; also whether it is on this machine.
+async fn ask_by_udp(
+    endpoint: Endpoint,
+    info: &StreamInfo,
+    waits: &[Duration],
+) -> Result<(StreamInfo, bool)> {
     let io = |source| Error::io("cannot ask an outlet", source);
     let socket = service_socket(endpoint)?;
     // From now on nobody else can answer.
@@ -357,16 +367,27 @@ async fn ask_by_udp(endpoint: Endpoint, info: &StreamInfo) -> Result<(StreamInfo
         return_port: socket.local_addr().map_err(io)?.port(),
         id: &id,
     };
-    socket.send(&question.to_bytes()).await.map_err(io)?;
+    let question = question.to_bytes();
     let mut buffer = vec![0; USUAL_ANSWER_BYTES];
-    loop {
-        let received = sockets::receive(&socket, &mut buffer).await.map_err(io)?;
-        if let Ok(reply) = ReplyDatagram::parse(&buffer[..received])
-            && reply.id == id
-        {
-            return Ok((StreamInfo::from_xml(reply.xml)?, is_local));
+    for wait in waits {
+        socket.send(&question).await.map_err(io)?;
+        let answer = async {
+            loop {
+                let received = sockets::receive(&socket, &mut buffer).await.map_err(io)?;
+                if let Ok(reply) = ReplyDatagram::parse(&buffer[..received])
+                    && reply.id == id
+                {
+                    return Ok((StreamInfo::from_xml(reply.xml)?, is_local));
+                }
+            }
+        };
+        if let Ok(answered) = tokio::time::timeout(*wait, answer).await {
+            return answered;
         }
     }
+    Err(Error::Timeout {
+        operation: "question to an outlet",
+    })
 }
 
 /// Index of the interface that a link-local address names, by name; 0 if unknown.
@@ -386,7 +407,11 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const USUAL_ANSWER_BYTES: usize = 8 * 1024;
 
 /// Time for an outlet to answer at an address that used to be its own.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// Time for one whose stream is suddenly silent to answer by UDP, each time, and then by TCP.
+const QUESTION_WAIT: Duration = Duration::from_millis(300);
+const LAST_QUESTION_LIMIT: Duration = Duration::from_millis(500);
 
 /// Time for an outlet to answer where it was, before it is looked for elsewhere.
 const IN_PLACE_LIMIT: Duration = Duration::from_secs(1);

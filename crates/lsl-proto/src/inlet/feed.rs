@@ -7,6 +7,7 @@ mod run;
 pub use run::Run;
 
 use super::resumption::{Asked, LostSamples, Reconnection, ResumeCounts, Resumption};
+use super::suspicion::{Flow, Pauses};
 use super::{Connection, Disconnect, FeedDecoder, SampleRing};
 use crate::clock::{ClockOffset, PostProcessor};
 use crate::limits::TokenBucket;
@@ -34,6 +35,7 @@ pub struct Feed {
     /// Whether a known clock was replaced by another one since somebody asked.
     was_clock_reset: bool,
     counts: FeedCounts,
+    pauses: Pauses,
     resumption: Resumption,
     /// How often the log is told of losses.
     reports: TokenBucket,
@@ -142,6 +144,7 @@ impl Feed {
             offset_secs: None,
             was_clock_reset: false,
             counts: FeedCounts::default(),
+            pauses: Pauses::default(),
             resumption: Resumption::default(),
             reports: TokenBucket::new(1.0 / REPORT_SECS, MOST_REPORTS),
         }
@@ -188,13 +191,18 @@ impl Feed {
         self.counts.bytes += connection.bytes() - before.1;
         self.counts.samples += read.samples;
         if read.samples > 0 || read.has_opened {
-            self.counts.last_arrival = Some(now());
+            let now = now();
+            match self.counts.last_arrival.replace(now) {
+                Some(before) if !read.has_opened => self.pauses.note(now - before, now),
+                _ => self.pauses.begin(now),
+            }
         }
         if read.has_opened {
             let is_again = std::mem::replace(&mut self.is_opened, true);
             self.counts.reconnects += u64::from(is_again);
             if let Some(decoder) = connection.feed() {
                 self.processing.set_nominal_srate(decoder.nominal_srate());
+                self.pauses.is_regular = decoder.nominal_srate() > 0.0;
                 let granted = decoder.granted();
                 (self.resumption).opened(
                     granted,
@@ -222,6 +230,20 @@ impl Feed {
     #[inline]
     pub fn is_held_back(&self, connection: &Connection) -> bool {
         connection.feed().is_some_and(FeedDecoder::is_replaying) && self.ring.room() == 0
+    }
+
+    /// Returns how `connection` flows. One that waits for room is not silent, nor one that has not begun.
+    pub fn flow(&self, connection: Option<&Connection>) -> Flow {
+        let is_flowing = |it: &Connection| it.is_opened() && !self.is_held_back(it);
+        let last_arrival = self.counts.last_arrival;
+        Flow {
+            samples: self.counts.samples,
+            last_arrival,
+            patience_secs: last_arrival
+                .filter(|_| connection.is_some_and(is_flowing))
+                .and_then(|arrival| self.pauses.patience_secs(arrival)),
+            is_numbered: self.resumption.can_go_on(),
+        }
     }
 
     /// Takes as many samples as there are and fit, in runs: nothing is done per sample that can be done
@@ -359,9 +381,12 @@ impl Feed {
         is_due.then(|| self.resumption.take_unreported()).flatten()
     }
 
-    /// Notes that the connection is over, if it is not known yet.
+    /// Notes that the connection is over, if it is not known yet: it was when samples ceased to come.
     pub fn disconnected(&mut self, now: f64) {
-        self.resumption.broken(false, now);
+        let patience = |at: f64| self.pauses.patience_secs(at);
+        let is_late = |&at: &f64| patience(at).is_some_and(|secs| now - at >= secs);
+        let since = self.counts.last_arrival.filter(is_late);
+        self.resumption.broken(false, since.unwrap_or(now));
     }
 
     /// Returns the counters of what was lost and resumed.

@@ -4,12 +4,14 @@
 mod byte_queue;
 mod connection;
 mod decoder;
+mod endpoint;
 mod feed;
 pub mod reader;
 pub mod recovery;
 mod resumption;
 mod ring;
 pub mod successor;
+mod suspicion;
 
 pub use connection::{Connection, Disconnect, Exchange};
 pub use decoder::{FeedDecoder, FeedOptions, FeedState};

@@ -2,24 +2,18 @@
 //! outlet that is gone. Three tasks connect, each for its purpose; this machine tells them where and when.
 //! Spec: lsl-protocol §2.4, §3.5, §10.
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use lsl_secure::trust::TrustList;
 
 use super::successor::{Refused, is_described_alike, is_same_stream};
+use super::suspicion::{Doubt, Suspicion};
 use crate::config::{Config, Ipv6Mode};
 use crate::{Error, Result, StreamInfo};
 
-/// Addresses of one outlet in one family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Address that accepts data connections by TCP.
-    pub data: SocketAddr,
-    /// Address that answers queries and clock probes by UDP.
-    pub service: SocketAddr,
-}
+pub use super::endpoint::{Endpoint, is_unreachable};
+pub use super::suspicion::Flow;
 
 /// Purpose of a connection to the outlet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,8 +74,10 @@ pub enum Input {
     Failed(AttemptId, Failure),
     /// Streams that answered to [`Action::Search`].
     Found(Vec<StreamInfo>),
-    /// Whether the outlet answered to [`Action::AskByTcp`] or [`Action::AskByUdp`].
+    /// Whether the outlet answered to [`Action::AskByTcp`], [`Action::AskByUdp`] or [`Action::AskBoth`].
     InPlace(bool),
+    /// Whether a second connection for the feed is there, as [`Action::Redial`] wanted it.
+    Redialled(bool),
     /// The present trust list: before what it may change, and in answer to [`Action::LookAtTrust`]; `None` if
     /// there is none to be had.
     Trust(Option<Arc<TrustList>>),
@@ -115,6 +111,10 @@ pub enum Action {
     AskByTcp,
     /// Ask it by UDP whether it is there and as we know it: [`Input::InPlace`].
     AskByUdp,
+    /// Ask it by UDP, and by TCP if that brings no answer: [`Input::InPlace`].
+    AskBoth,
+    /// Dial a second connection for the feed, while the first one is kept: [`Input::Redialled`].
+    Redial,
     /// Read the trust list again: [`Input::Trust`].
     LookAtTrust,
 }
@@ -169,6 +169,8 @@ pub struct Recovery {
     not_ready_secs: f64,
     /// Watchdog of an attempt of the feed.
     watch: Option<Watchdog>,
+    /// The same for one that flowed; `None` if connections are left alone.
+    suspicion: Option<Suspicion>,
     /// Work whose answer is awaited.
     action: Option<Action>,
     /// Whether the driver has it.
@@ -240,6 +242,7 @@ impl Recovery {
             connections: Default::default(),
             not_ready_secs: NOT_READY_SECS,
             watch: None,
+            suspicion: config.lab().self_healing.then(Suspicion::default),
             action: None,
             is_given: false,
             rounds: 0,
@@ -251,6 +254,11 @@ impl Recovery {
     /// Takes an event. One of an attempt that is over, and an answer that nobody waits for, change nothing.
     pub fn handle(&mut self, input: Input, now: f64) -> Option<Notice> {
         let notice = self.on_input(input, now);
+        self.end_unwanted_search();
+        notice
+    }
+
+    fn end_unwanted_search(&mut self) {
         if !self.is_searching() {
             // Nobody waits for it any more, and it must not move those who are well.
             let is_search =
@@ -259,7 +267,6 @@ impl Recovery {
             self.found = None;
             self.round_secs = FIRST_ROUND_SECS;
         }
-        notice
     }
 
     fn on_input(&mut self, input: Input, now: f64) -> Option<Notice> {
@@ -285,7 +292,12 @@ impl Recovery {
                     self.forget_failures();
                 }
             }
-            (Input::Connected, _) => self.forget_failures(),
+            (Input::Connected, _) => {
+                self.forget_failures();
+                if let Some(suspicion) = self.suspicion.as_mut().filter(|_| self.is_recoverable) {
+                    suspicion.watch(now);
+                }
+            }
             (Input::Refused(id), _) if self.is_current(id) && self.is_adopted => {
                 // As the present outlet it would keep the inlet from the one that it lost.
                 self.refused.note(self.present.uid_bytes());
@@ -302,8 +314,23 @@ impl Recovery {
             }
             (Input::InPlace(is_there), Some(Action::AskByUdp)) => {
                 self.action = None;
-                if let Some(watch) = &mut self.watch {
-                    watch.is_missed = !is_there;
+                self.miss(!is_there);
+            }
+            (Input::InPlace(is_there), Some(Action::AskBoth)) => {
+                self.action = None;
+                self.miss(!is_there);
+                if let Some(suspicion) = &mut self.suspicion {
+                    suspicion.answered(is_there, now);
+                }
+            }
+            (Input::Redialled(is_there), Some(Action::Redial)) => {
+                self.action = None;
+                if let Some(suspicion) = self.suspicion.as_mut().filter(|_| !is_there) {
+                    suspicion.not_redialled();
+                }
+                let feed = self.progress(Purpose::Feed);
+                if is_there && matches!(feed, Progress::Trying(_)) {
+                    *feed = Progress::Ready;
                 }
             }
             (Input::Trust(trust), action) => {
@@ -324,9 +351,22 @@ impl Recovery {
         None
     }
 
-    /// Does what is due. `last_arrival` is the time of the last sample.
-    pub fn handle_timeout(&mut self, last_arrival: Option<f64>, now: f64) {
+    /// Does what is due; `flow` is what the feed says.
+    pub fn handle_timeout(&mut self, flow: &Flow, now: f64) {
         self.end_pauses(|until, _| until <= now);
+        let watched = self.suspicion.as_mut().filter(|_| self.watch.is_some());
+        let doubts = watched.map(|suspicion| suspicion.look(flow, now, self.action.is_none()));
+        let (has_come, doubt) = doubts.unwrap_or_default();
+        if has_come {
+            self.miss(false);
+            self.end_unwanted_search();
+        }
+        if let Some(doubt) = doubt {
+            self.begin(match doubt {
+                Doubt::Ask => Action::AskBoth,
+                Doubt::Redial => Action::Redial,
+            });
+        }
         if self.action.is_some() {
             return;
         }
@@ -334,7 +374,7 @@ impl Recovery {
         match &mut self.watch {
             Some(watch) if watch.next_look <= now => {
                 watch.next_look = next_look;
-                let quiet_secs = now - last_arrival.unwrap_or(watch.since).max(watch.since);
+                let quiet_secs = now - flow.last_arrival.unwrap_or(watch.since).max(watch.since);
                 if quiet_secs > self.watchdog_threshold_secs {
                     self.begin(Action::AskByUdp);
                 }
@@ -359,6 +399,9 @@ impl Recovery {
                 next_look: self.next_watch(now),
                 is_missed: false,
             });
+            if let Some(suspicion) = &mut self.suspicion {
+                suspicion.rest();
+            }
         }
         Some(Attempt {
             id: self.last_attempt,
@@ -405,12 +448,11 @@ impl Recovery {
 
     /// Returns when to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<f64> {
-        let mut due = f64::INFINITY;
+        let watched = self.suspicion.as_ref().filter(|_| self.watch.is_some());
+        let mut due = watched.map_or(f64::INFINITY, Suspicion::next_look);
         if self.action.is_none() {
-            due = self
-                .watch
-                .map_or(due, |watch| watch.next_look)
-                .min(self.look_at);
+            due = due.min(self.watch.map_or(due, |watch| watch.next_look));
+            due = due.min(self.look_at);
         }
         for progress in &self.connections {
             if let Progress::Paused { until, .. } = progress {
@@ -452,30 +494,8 @@ impl Recovery {
         self.is_v6 = Some(endpoint.data.is_ipv6());
     }
 
-    /// Prefers IPv4, or IPv6 if that was in use. Spec: lsl-protocol §2.4.
     fn endpoint_of(&self, info: &StreamInfo, is_v6: Option<bool>) -> Option<Endpoint> {
-        let v4 = || {
-            let address = IpAddr::V4(info.v4_address().parse().ok()?);
-            let allowed = self.ipv6 != Ipv6Mode::Force;
-            (allowed.then(|| endpoint(address, 0, info.v4_data_port(), info.v4_service_port())))?
-        };
-        let v6 = || {
-            let text = info.v6_address();
-            let (address, scope) = text.split_once('%').unwrap_or((&text, ""));
-            let address = IpAddr::V6(address.parse().ok()?);
-            let allowed = self.ipv6 != Ipv6Mode::Disable;
-            let scope = match scope {
-                "" => 0,
-                name => (name.parse()).unwrap_or_else(|_| (self.scope_of)(name)),
-            };
-            (allowed
-                .then(|| endpoint(address, scope, info.v6_data_port(), info.v6_service_port())))?
-        };
-        if is_v6 == Some(true) {
-            v6().or_else(v4)
-        } else {
-            v4().or_else(v6)
-        }
+        Endpoint::of(info, is_v6, (self.ipv6, self.scope_of))
     }
 
     /// Returns whether the feed seems to be hopeless: it waits for its turn, and its clock for the feed.
@@ -503,7 +523,17 @@ impl Recovery {
 
     fn end_watch(&mut self) {
         self.watch = None;
-        self.action.take_if(|action| *action == Action::AskByUdp);
+        let is_about_feed = |action: &mut Action| {
+            matches!(action, Action::AskByUdp | Action::AskBoth | Action::Redial)
+        };
+        self.action.take_if(is_about_feed);
+    }
+
+    /// Has a feed's outlet looked for, or not any more, although its connection lasts.
+    fn miss(&mut self, is_missed: bool) {
+        if let Some(watch) = &mut self.watch {
+            watch.is_missed = is_missed;
+        }
     }
 
     fn end_pauses(&mut self, is_over: impl Fn(f64, bool) -> bool) {
@@ -629,8 +659,14 @@ impl Recovery {
         // Somebody may have hidden from us that it encrypts, or make that up now.
         let in_use = self.endpoint_of(&self.present, self.is_v6);
         let is_there = self.endpoint_of(&found, self.is_v6) == in_use;
+        let missed = self.suspicion.as_ref();
+        let is_missed = missed.is_some_and(|it| it.is_missed_since(now));
         if is_there && is_described_alike(&found, &self.present) {
             self.end_search(false, now);
+        } else if !is_there && is_missed {
+            // Asked a moment ago, it did not answer where it was.
+            self.move_to(found);
+            self.end_search(true, now);
         } else {
             self.found = Some(Box::new(found));
             self.begin(Action::AskByTcp);
@@ -665,6 +701,9 @@ impl Recovery {
             }
         }
         let next_look = self.next_watch(now);
+        if let Some(suspicion) = self.suspicion.as_mut().filter(|_| !has_moved) {
+            suspicion.found_in_place(now);
+        }
         self.watch = self.watch.filter(|_| !has_moved).map(|watch| Watchdog {
             next_look,
             is_missed: false,
@@ -679,34 +718,6 @@ impl Progress {
     fn is(&self, id: AttemptId) -> bool {
         matches!(self, Self::Trying(tried) if *tried == id)
     }
-}
-
-/// Returns whether nobody accepts connections there. What happens after that is no reason to try elsewhere.
-pub fn is_unreachable(error: &Error) -> bool {
-    match error {
-        Error::Timeout { .. } => true,
-        Error::Io { source, .. } => matches!(
-            source.kind(),
-            ErrorKind::ConnectionRefused
-                | ErrorKind::HostUnreachable
-                | ErrorKind::NetworkUnreachable
-                | ErrorKind::TimedOut
-                | ErrorKind::AddrNotAvailable
-                | ErrorKind::PermissionDenied
-        ),
-        _ => false,
-    }
-}
-
-fn endpoint(address: IpAddr, scope: u32, data: u16, service: u16) -> Option<Endpoint> {
-    let at = |port| match address {
-        IpAddr::V4(_) => SocketAddr::new(address, port),
-        IpAddr::V6(address) => SocketAddr::V6(SocketAddrV6::new(address, port, 0, scope)),
-    };
-    (data != 0 && service != 0).then(|| Endpoint {
-        data: at(data),
-        service: at(service),
-    })
 }
 
 /// From so many tries in a row on a feed counts as hopeless.

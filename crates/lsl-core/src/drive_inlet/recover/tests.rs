@@ -3,7 +3,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use lsl_proto::inlet::Exchange;
-use lsl_proto::inlet::recovery::{Endpoint, Failure};
+use lsl_proto::inlet::recovery::{Endpoint, Failure, Flow};
 
 use super::*;
 use crate::ChannelFormat;
@@ -40,7 +40,7 @@ fn give_up_hope(shared: &InletShared) {
         recovery.handle(Input::Failed(attempt.id, Failure::Connection), 0.0);
         recovery.poll_action().unwrap();
         recovery.handle(Input::Found(vec![StreamInfo::clone(&attempt.info)]), 0.0);
-        recovery.handle_timeout(None, 100.0);
+        recovery.handle_timeout(&Flow::default(), 100.0);
     }
 }
 

@@ -37,6 +37,14 @@ fn begin(recovery: &mut Recovery, purpose: Purpose, now: f64) -> Attempt {
     recovery.poll_connect(purpose, now).unwrap()
 }
 
+/// A feed of which nothing is known but when its last sample came.
+fn arrived_at(last_arrival: f64) -> Flow {
+    Flow {
+        last_arrival: Some(last_arrival),
+        ..Flow::default()
+    }
+}
+
 /// Fails an attempt of the feed, and takes the action that follows.
 fn search(recovery: &mut Recovery, now: f64) -> f64 {
     let attempt = begin(recovery, Purpose::Feed, now);
@@ -56,7 +64,7 @@ fn wait_for(recovery: &mut Recovery, purpose: Purpose) -> (f64, Attempt) {
             return (now, attempt);
         }
         now = recovery.poll_timeout().expect("nothing will happen");
-        recovery.handle_timeout(None, now);
+        recovery.handle_timeout(&Flow::default(), now);
     }
 }
 
@@ -235,7 +243,7 @@ fn a_successor_is_adopted_and_gives_way_once_it_was_refused() {
     for second in 1..4 {
         let now = f64::from(second);
         assert_eq!(recovery.poll_timeout(), Some(now));
-        recovery.handle_timeout(None, now);
+        recovery.handle_timeout(&Flow::default(), now);
         assert_eq!(recovery.poll_action(), Some(Action::LookAtTrust));
         assert_eq!(recovery.poll_timeout(), Some(10.0));
         recovery.handle(Input::Trust(Some(Arc::clone(&under))), now);
@@ -276,7 +284,7 @@ fn who_cannot_recover_is_lost_and_its_clock_waits() {
             !matches!(purpose, Purpose::Feed)
         );
     }
-    recovery.handle_timeout(None, 0.5);
+    recovery.handle_timeout(&Flow::default(), 0.5);
     assert!(recovery.poll_connect(Purpose::Clock, 0.5).is_some());
 }
 
@@ -290,7 +298,7 @@ fn an_outlet_without_place_or_info_is_not_looked_for() {
         recovery.handle(Input::Failed(attempt.id, Failure::NotReady), 0.0);
         assert_eq!(recovery.poll_action(), None);
         pauses.push(recovery.poll_timeout().unwrap());
-        recovery.handle_timeout(None, 9.0);
+        recovery.handle_timeout(&Flow::default(), 9.0);
     }
     assert_eq!(pauses, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]);
     for purpose in [Purpose::FullInfo, Purpose::Feed] {
@@ -312,20 +320,20 @@ fn the_watchdog_looks_for_a_silent_outlet_in_the_moment_of_all_others() {
     recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
     let attempt = begin(&mut recovery, Purpose::Feed, 7.0);
     assert_eq!(recovery.poll_timeout(), Some(15.0));
-    recovery.handle_timeout(None, 15.0);
+    recovery.handle_timeout(&Flow::default(), 15.0);
     assert_eq!(recovery.poll_action(), None, "not silent for long");
-    recovery.handle_timeout(Some(16.0), 30.0);
+    recovery.handle_timeout(&arrived_at(16.0), 30.0);
     assert_eq!(recovery.poll_action(), None);
     assert_eq!(recovery.poll_timeout(), Some(45.0));
     // It is there, and then it is not.
-    recovery.handle_timeout(Some(16.0), 45.0);
+    recovery.handle_timeout(&arrived_at(16.0), 45.0);
     assert_eq!(recovery.poll_action(), Some(Action::AskByUdp));
     recovery.handle(Input::InPlace(true), 45.1);
     assert_eq!(
         (recovery.poll_action(), recovery.poll_timeout()),
         (None, Some(60.0))
     );
-    recovery.handle_timeout(Some(16.0), 60.0);
+    recovery.handle_timeout(&arrived_at(16.0), 60.0);
     assert_eq!(recovery.poll_action(), Some(Action::AskByUdp));
     recovery.handle(Input::InPlace(false), 61.0);
     assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
@@ -337,7 +345,7 @@ fn the_watchdog_looks_for_a_silent_outlet_in_the_moment_of_all_others() {
     );
     assert_eq!(recovery.poll_timeout(), Some(75.0));
     // An attempt that ends meanwhile is not held up by the question.
-    recovery.handle_timeout(Some(16.0), 75.0);
+    recovery.handle_timeout(&arrived_at(16.0), 75.0);
     assert_eq!(recovery.poll_action(), Some(Action::AskByUdp));
     recovery.handle(Input::Failed(attempt.id, Failure::Connection), 75.1);
     assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
@@ -346,6 +354,84 @@ fn the_watchdog_looks_for_a_silent_outlet_in_the_moment_of_all_others() {
     assert_eq!(recovery.poll_action(), None);
     recovery.repeat_action();
     assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+}
+
+/// A feed of 50 Hz whose last sample came at 10 s.
+fn silent() -> Flow {
+    Flow {
+        samples: 500,
+        last_arrival: Some(10.0),
+        patience_secs: Some(0.5),
+        is_numbered: true,
+    }
+}
+
+#[test]
+fn a_feed_that_falls_silent_is_asked_for_and_kept_until_its_outlet_is_found_elsewhere() {
+    let mut recovery = recovery();
+    let attempt = begin(&mut recovery, Purpose::Feed, 9.0);
+    recovery.handle(Input::Connected, 9.1);
+    assert_eq!(recovery.poll_timeout(), Some(9.6));
+    recovery.handle_timeout(&silent(), 10.5);
+    assert_eq!(recovery.poll_action(), Some(Action::AskBoth));
+    recovery.handle(Input::InPlace(false), 11.9);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    assert!(recovery.is_current(attempt.id), "it may come back");
+    // Another address of a host that does not answer by the first one any more.
+    recovery.handle(Input::Found(vec![at("old", "192.0.2.9", "")]), 12.4);
+    assert_eq!(recovery.poll_action(), None);
+    let again = begin(&mut recovery, Purpose::Feed, 12.4);
+    assert_eq!(again.endpoint.unwrap().data.to_string(), "192.0.2.9:1");
+    assert!(!recovery.is_current(attempt.id) && again.moves == 1);
+}
+
+#[test]
+fn a_feed_that_comes_back_ends_the_search_for_it() {
+    let mut recovery = recovery();
+    let attempt = begin(&mut recovery, Purpose::Feed, 9.0);
+    recovery.handle(Input::Connected, 9.1);
+    recovery.handle_timeout(&silent(), 10.5);
+    recovery.handle(Input::InPlace(false), 11.9);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    let now = recovery.poll_timeout().unwrap();
+    let flows = Flow {
+        samples: 501,
+        last_arrival: Some(now),
+        ..silent()
+    };
+    recovery.handle_timeout(&flows, now);
+    assert!(!recovery.has_action() && recovery.is_current(attempt.id));
+}
+
+#[test]
+fn a_second_connection_takes_the_place_of_one_that_is_silent() {
+    for is_there in [true, false] {
+        let mut recovery = recovery();
+        let attempt = begin(&mut recovery, Purpose::Feed, 9.0);
+        recovery.handle(Input::Connected, 9.1);
+        recovery.handle_timeout(&silent(), 10.5);
+        recovery.handle(Input::InPlace(true), 10.6);
+        recovery.handle_timeout(&silent(), 11.6);
+        assert_eq!(recovery.poll_action(), Some(Action::Redial));
+        recovery.handle(Input::Redialled(is_there), 11.7);
+        assert_eq!(recovery.is_current(attempt.id), !is_there);
+        assert_eq!(
+            recovery.poll_connect(Purpose::Feed, 11.7).is_some(),
+            is_there
+        );
+    }
+}
+
+#[test]
+fn connections_are_left_alone_where_nothing_shall_heal_itself() {
+    let text = "[lab]\nSelfHealing = 0\n";
+    let mut recovery = recovery_of(&Config::from_text(text).unwrap(), true);
+    recovery.handle(Input::Wanted(Purpose::Feed), 0.0);
+    begin(&mut recovery, Purpose::Feed, 9.0);
+    recovery.handle(Input::Connected, 9.1);
+    assert_eq!(recovery.poll_timeout(), Some(15.0));
+    recovery.handle_timeout(&silent(), 14.0);
+    assert_eq!(recovery.poll_action(), None);
 }
 
 #[test]
@@ -403,11 +489,11 @@ fn answers_older_than_a_failure_say_nothing_about_it() {
     let same = || vec![at("old", "192.0.2.1", "2001:db8::1")];
     recovery.handle(Input::Found(same()), 0.5);
     assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
-    recovery.handle_timeout(None, 1.0);
+    recovery.handle_timeout(&Flow::default(), 1.0);
     assert!(recovery.poll_connect(Purpose::Clock, 1.0).is_some());
     assert!(recovery.poll_connect(Purpose::Feed, 1.0).is_none());
     recovery.handle(Input::Found(same()), 1.0);
-    recovery.handle_timeout(None, 1.5);
+    recovery.handle_timeout(&Flow::default(), 1.5);
     assert!(recovery.poll_connect(Purpose::Feed, 1.5).is_some());
     assert_eq!(recovery.poll_action(), None);
 }
@@ -449,13 +535,13 @@ fn a_search_waits_for_no_look_at_the_trust_file_and_no_question() {
         is_busy: true,
     };
     recovery.handle(Input::Failed(feed.id, busy), 0.0);
-    recovery.handle_timeout(None, 1.0);
+    recovery.handle_timeout(&Flow::default(), 1.0);
     assert_eq!(recovery.poll_action(), Some(Action::LookAtTrust));
     recovery.handle(Input::Failed(info.id, Failure::Connection), 1.1);
     assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
     recovery.handle(Input::Found(vec![StreamInfo::clone(&feed.info)]), 1.6);
     // The look is due again.
-    recovery.handle_timeout(None, recovery.poll_timeout().unwrap());
+    recovery.handle_timeout(&Flow::default(), recovery.poll_timeout().unwrap());
     assert_eq!(recovery.poll_action(), Some(Action::LookAtTrust));
     // It may come to nothing.
     recovery.handle(Input::Trust(None), 1.7);
@@ -467,7 +553,7 @@ fn a_search_waits_for_no_look_at_the_trust_file_and_no_question() {
     recovery.handle(Input::Wanted(Purpose::Clock), 0.0);
     let feed = begin(&mut recovery, Purpose::Feed, 0.0);
     let clock = begin(&mut recovery, Purpose::Clock, 0.0);
-    recovery.handle_timeout(None, 30.0);
+    recovery.handle_timeout(&Flow::default(), 30.0);
     assert_eq!(recovery.poll_action(), Some(Action::AskByUdp));
     recovery.handle(Input::Failed(clock.id, Failure::Connection), 30.1);
     assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
@@ -484,7 +570,7 @@ fn only_a_full_info_that_is_asked_for_anew_is_asked_for_often_again() {
         let attempt = begin(&mut recovery, Purpose::FullInfo, 0.0);
         recovery.handle(Input::Failed(attempt.id, Failure::NotReady), 0.0);
         let pause_secs = recovery.poll_timeout();
-        recovery.handle_timeout(None, 9.0);
+        recovery.handle_timeout(&Flow::default(), 9.0);
         pause_secs.unwrap()
     };
     assert_eq!(pause(Purpose::FullInfo), 0.1);
@@ -530,7 +616,7 @@ fn a_feed_that_can_go_on_is_dialled_twice_where_it_was_before_the_search() {
         assert_eq!(recovery.poll_action(), None);
         assert!(recovery.poll_connect(Purpose::Feed, 5.05).is_none());
         assert!((recovery.poll_timeout().unwrap() - 5.1).abs() < 1e-9);
-        recovery.handle_timeout(None, 5.11);
+        recovery.handle_timeout(&Flow::default(), 5.11);
         let last = begin(&mut recovery, Purpose::Feed, 5.11);
         // As without anything to resume.
         let notice = recovery.handle(resumable(last.id), 5.2);
@@ -545,7 +631,7 @@ fn an_outlet_that_breaks_every_feed_is_dialled_ten_times_a_second_at_most() {
     let mut dials = 0;
     let mut now = 0.0;
     while now < 10.0 {
-        recovery.handle_timeout(None, now);
+        recovery.handle_timeout(&Flow::default(), now);
         while let Some(attempt) = recovery.poll_connect(Purpose::Feed, now) {
             dials += 1;
             recovery.handle(Input::Connected, now);

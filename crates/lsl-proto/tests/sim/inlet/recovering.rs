@@ -67,8 +67,12 @@ impl InletProgram {
 
     /// Begins the attempts and the work that `recovery` has for us, and ends what is not wanted any more.
     pub(super) fn connect(&mut self, wishes: &mut Vec<Wish>, now: f64) {
-        let last_arrival = self.feed.counts().last_arrival;
-        self.recovery.handle_timeout(last_arrival, now);
+        let machine = match &self.stage {
+            Stage::Connected(data) => Some(&data.machine),
+            _ => None,
+        };
+        let flow = self.feed.flow(machine);
+        self.recovery.handle_timeout(&flow, now);
         if let Stage::Connecting(until) = self.stage
             && until <= now
         {
@@ -105,7 +109,12 @@ impl InletProgram {
                     query: recovery_query(&self.recovery.sought()),
                     minimum_secs,
                 }),
-                Action::AskByTcp | Action::AskByUdp => {
+                // Without the first one being kept until it is there.
+                Action::Redial => {
+                    self.is_asking = false;
+                    self.recovery.handle(Input::Redialled(true), now);
+                }
+                Action::AskByTcp | Action::AskByUdp | Action::AskBoth => {
                     let info = Arc::clone(self.recovery.info());
                     match self.recovery.endpoint() {
                         Some(endpoint) => wishes.push(Wish::AskInPlace(endpoint.data, info)),

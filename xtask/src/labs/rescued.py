@@ -1,0 +1,125 @@
+"""Part A, recovery: what breaks a connection on its way, and how long readers are without samples. Limits are those of a
+gate that runs at any load; what was measured is printed."""
+
+import json
+import os
+import signal
+import time
+
+from network import HERE, expect, now, until
+
+LIBRARIES = {"Ours": "lsl-rs", "New": "1.18", "Old": "1.17"}
+
+
+def reading(network, names=tuple(LIBRARIES)):
+    """Numbered streams of amp, one of each library, and who reads them at rec on ours."""
+    ours, old = network.tools.library, os.environ["LSL_STAGE_OLDER"]
+    libraries = {"Ours": ours, "New": None, "Old": old}
+    for name in names:
+        program = network.foreign(network.amp, name, 1, LIBRARIES[name], libraries[name])
+        expect(program.is_running(), program)
+        network.senders.append(program)
+    env = network.environment("rec")
+    env |= {"PYLSL_LIB": ours, "LSL_STAGE_EXPECT": "lsl-rs"}
+    words = [*network.rec.enter, network.tools.pylsl, str(HERE / "reader.py"), *names]
+    reader = network.spawn(words, env)
+    until("reader", lambda: reader.lines or not reader.is_running())
+    expect(reader.is_running(), reader)
+    # So long that it is known how they flow.
+    time.sleep(3.0)
+    return reader
+
+
+def pauses(reader, since, limit, names=tuple(LIBRARIES), resumes=True):
+    """Waits until all flow that did not at `since`; how long they were silent after that, at most `limit`."""
+
+    def flows(name):
+        reports = (json.loads(line) for _, line in list(reader.lines))
+        return [each for each in reports if each["stream"] == name and each["at"] > since and each["pause"] > 0.4]
+
+    for name in names:
+        until(f"samples of {name}", lambda: flows(name) or not reader.is_running())
+    expect(reader.is_running(), reader)
+    said = []
+    # Also of what came with the first ones, or might come twice.
+    time.sleep(1.0)
+    for name in names:
+        [report, *more] = flows(name)
+        expect(not more, f"{name} is silent again", reader)
+        took = report["at"] - since
+        expect(took < limit, f"{name}: {took:.1f} s", reader)
+        said.append(f"{name} {took:.2f} s, {report['missing']} missing")
+        expect(report["missing"] >= 0, f"{name}: samples came twice", reader)
+        if name == "Ours" and resumes:
+            expect(report["missing"] == 0, report)
+    return "; ".join(said)
+
+
+def address_of_sender(network):
+    """The host of the outlets gets another address, and the old one is gone."""
+    network.without_ipv6()
+    reader = reading(network)
+    amp = network.amp
+    since = now()
+    amp.ip("address", "add", "10.50.0.11/24", "dev", "e0")
+    amp.ip("address", "delete", "10.50.0.1/24", "dev", "e0")
+    # It was the first of its subnet, with which others go.
+    amp.ip("address", "replace", "10.50.0.11/24", "dev", "e0")
+    amp.ip("route", "replace", "224.0.0.0/4", "dev", "e0")
+    return pauses(reader, since, 15.0)
+
+
+def address_of_reader(network):
+    """The host of the reader gets another address, and the old one is gone."""
+    network.without_ipv6()
+    reader = reading(network)
+    rec = network.rec
+    since = now()
+    rec.ip("address", "delete", "10.50.0.2/24", "dev", "e0")
+    rec.ip("address", "add", "10.50.0.12/24", "dev", "e0")
+    rec.ip("route", "replace", "224.0.0.0/4", "dev", "e0")
+    return pauses(reader, since, 15.0)
+
+
+def link_down(network):
+    """The link of the reader is down for 5 s."""
+    network.without_ipv6()
+    reader = reading(network)
+    network.rec.ip("link", "set", "e0", "down")
+    time.sleep(5.0)
+    since = now()
+    network.rec.ip("link", "set", "e0", "up")
+    network.rec.ip("route", "replace", "224.0.0.0/4", "dev", "e0")
+    return pauses(reader, since, 15.0)
+
+
+def stopped(network):
+    """The reader is stopped for 30 s."""
+    reader = reading(network)
+    reader.signal(signal.SIGSTOP)
+    time.sleep(30.0)
+    return pauses(reader, reader.signal(signal.SIGCONT), 15.0)
+
+
+def paused(network):
+    """The outlets push nothing for 40 s: one connection more for each, and no sample lost."""
+    reader = reading(network)
+    for sender in network.senders:
+        sender.signal(signal.SIGUSR1)
+    time.sleep(40.0)
+    since = now()
+    for sender in network.senders:
+        sender.signal(signal.SIGUSR1)
+    said = pauses(reader, since, 15.0)
+    again = reader.stderr().count("connected again")
+    expect(again <= len(network.senders), f"{again} times connected again", reader)
+    return said
+
+
+LABS = {
+    "A-address-of-sender": address_of_sender,
+    "A-address-of-reader": address_of_reader,
+    "A-link-down": link_down,
+    "A-stopped": stopped,
+    "A-paused": paused,
+}
