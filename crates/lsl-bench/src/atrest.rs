@@ -38,6 +38,11 @@ pub(super) struct Atrest {
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 
+    /// To how many keys files are locked
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1",
+          value_parser = clap::value_parser!(u8).range(1..=20))]
+    recipients: Vec<u8>,
+
     /// Where the files are made; three of the largest size must have room there [default: the folder
     /// of the system for temporary files]
     #[arg(long, value_name = "DIR")]
@@ -57,6 +62,8 @@ ends when OUT is on the disk, and `lsl lock -r KEY -` between a process that rea
 takes what comes; the same with `lsl unlock`. Throughput is plain bytes by the time from start to end.
 The ratio is pipe to file in the same round, as the median over the rounds: the two follow each other
 at once, so that what else the machine does meets both. Memory is the most that the process ever had.
+Before its rounds, unlock is done once in each way without a clock: what comes out has the SHA-256 of
+what went in, or the command fails.
 
 A disk may be slower than the cipher, then a pipe that ends nowhere wins; with a folder in memory
 (--folder /dev/shm) it has to prove itself.
@@ -70,6 +77,7 @@ Examples:
 struct ResultRow {
     direction: &'static str,
     bytes: u64,
+    recipients: u64,
     rounds: usize,
     file_mib_per_s: Option<f64>,
     pipe_mib_per_s: Option<f64>,
@@ -93,14 +101,19 @@ impl Atrest {
         ));
         let stop = Stop::install()?;
         let folder = Folder::make(&place, "atrest")?;
-        let pair = KeyPair::generate();
+        let most = self.recipients.iter().copied().max().unwrap_or(1);
+        let pairs: Vec<KeyPair> = (0..most).map(|_| KeyPair::generate()).collect();
+        let recipients: Vec<&str> = pairs.iter().map(|pair| pair.recipient.as_str()).collect();
         let identity = folder.path("key.txt");
-        scratch::write_private(&identity, pair.identity.as_bytes())?;
+        let own = pairs
+            .first()
+            .map_or(&[][..], |pair| pair.identity.as_bytes());
+        scratch::write_private(&identity, own)?;
         let machine = Machine::here();
         let mut cells = Vec::new();
         let mut done = Ok(());
         for &size in &self.sizes {
-            done = self.size(size, &pair.recipient, &identity, &folder, &stop, &mut cells);
+            done = self.size(size, &recipients, &identity, &folder, &stop, &mut cells);
             if done.is_err() {
                 break;
             }
@@ -128,11 +141,11 @@ impl Atrest {
         self.output.end(machine, measured, done, &stop)
     }
 
-    /// Measures both directions of one size. Values measured before a failure stay.
+    /// Measures both directions of one size, to each number of recipients. Values measured before a failure stay.
     fn size(
         &self,
         size: u64,
-        recipient: &str,
+        recipients: &[&str],
         identity: &Path,
         folder: &Folder,
         stop: &Stop,
@@ -140,15 +153,19 @@ impl Atrest {
     ) -> Outcome {
         let (plain, locked) = (folder.path("in"), folder.path("in.age"));
         make(&plain, size, stop)?;
-        for direction in [Direction::Lock, Direction::Unlock] {
+        let number = self.recipients.iter().copied();
+        let turns =
+            number.flat_map(|number| [(number, Direction::Lock), (number, Direction::Unlock)]);
+        for (number, direction) in turns {
             note(format_args!(
-                "lsl: {} {}",
+                "lsl: {} {}, {}",
                 direction.name(),
-                size::shown(size)
+                size::shown(size),
+                lsl_cli::ui::text::count(number.into(), "recipient")
             ));
             let turn = AtrestTurn {
                 direction,
-                recipient,
+                recipients: recipients.get(..number.into()).unwrap_or(recipients),
                 identity,
                 plain: &plain,
                 locked: &locked,
@@ -158,12 +175,16 @@ impl Atrest {
             let parameters = [
                 ("bytes", size.into()),
                 ("direction", direction.name().into()),
+                ("recipients", number.into()),
             ];
             let parameters = parameters.map(|(name, value)| (name.to_owned(), value));
             cells.push(Cell {
                 parameters: parameters.into(),
                 rounds: Vec::new(),
             });
+            if direction == Direction::Unlock {
+                turn.check_hashes()?;
+            }
             for round in 0..self.repeat as usize {
                 let mut measurements = vec![Measurement::default(); WAYS.len()];
                 for index in order(round, WAYS.len()) {
@@ -174,6 +195,8 @@ impl Atrest {
                 }
             }
             if direction == Direction::Lock {
+                // Of fewer recipients there may be one.
+                remove(&locked)?;
                 turn.keep_locked()?;
             }
         }
@@ -194,6 +217,7 @@ impl Atrest {
         let mut table = Table::new(&[
             ("size", right),
             ("", Align::Left),
+            ("keys", right),
             ("file MiB/s", right),
             ("pipe MiB/s", right),
             ("pipe/file", right),
@@ -209,6 +233,7 @@ impl Atrest {
             table.push([
                 size::shown(row.bytes),
                 row.direction.to_owned(),
+                row.recipients.to_string(),
                 cell.median_text(0, SPEED, 0),
                 cell.median_text(1, SPEED, 0),
                 number(row.ratio, 3),
@@ -231,11 +256,15 @@ impl ResultRow {
         } else {
             Direction::Unlock
         };
-        let bytes = cell.parameters.get("bytes");
+        let parameter = |name: &str| {
+            let value = cell.parameters.get(name);
+            value.and_then(serde_json::Value::as_u64).unwrap_or(0)
+        };
         let peak = |subject| cell.values(subject, PEAK).into_iter().reduce(f64::max);
         Self {
             direction: direction.name(),
-            bytes: bytes.and_then(serde_json::Value::as_u64).unwrap_or(0),
+            bytes: parameter("bytes"),
+            recipients: parameter("recipients"),
             rounds: cell.rounds.len(),
             file_mib_per_s: median(&cell.values(0, SPEED)),
             pipe_mib_per_s: median(&cell.values(1, SPEED)),
@@ -244,6 +273,14 @@ impl ResultRow {
             file_peak_mib: peak(0),
             pipe_peak_mib: peak(1),
         }
+    }
+}
+
+/// Removes a file if it is there.
+fn remove(path: &Path) -> Outcome {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

@@ -135,5 +135,8 @@ pub(crate) const METRICS: &[Metric] = metrics! {
     far_cpu_s_per_gb: "CPU of the relay with the readers", "s/GB", Lower;
     appear_p50_s: "a stream appears at the other site, median", "s", Lower, headline;
     appear_max_s: "the last stream appears at the other site", "s", Lower, headline;
+    hash_equal: "what comes out has the hash of what went in", "", Higher;
+    log_lines: "lines of the security log", "", Lower;
+    log_writes: "writes of the security log", "", Lower;
     events_written: "security events written", "", Higher;
 };

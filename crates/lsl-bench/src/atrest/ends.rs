@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use lsl_cli::failure::Outcome;
 use lsl_platform::stream;
+use ring::digest::{Context, SHA256};
 
 /// `lsl bench atrest-end`, which people do not run.
 #[derive(Debug, Args)]
@@ -19,8 +20,12 @@ pub(crate) struct AtrestEnd {
 enum AtrestCommand {
     /// Write a file to standard output
     Give { file: PathBuf },
-    /// Read standard input to its end and print how many bytes that were
-    Take,
+    /// Read standard input to its end and print how many bytes that were, and their SHA-256
+    Take {
+        /// Say what it is; else there is a dash
+        #[arg(long)]
+        hash: bool,
+    },
 }
 
 impl AtrestEnd {
@@ -40,21 +45,42 @@ impl AtrestEnd {
                     output.write_all(&piece[..len])?;
                 }
             }
-            AtrestCommand::Take => {
+            AtrestCommand::Take { hash } => {
                 let mut input = stream::input()?;
-                let mut total = 0;
-                loop {
-                    let len = input.read(&mut piece)?;
-                    if len == 0 {
-                        break;
+                let (total, hash) = if *hash {
+                    sha256(&mut input)?
+                } else {
+                    let mut total = 0;
+                    loop {
+                        let len = input.read(&mut piece)?;
+                        if len == 0 {
+                            break (total, "-".to_owned());
+                        }
+                        total += len as u64;
                     }
-                    total += len as u64;
-                }
+                };
                 let mut output = io::stdout().lock();
-                writeln!(output, "{total}")?;
+                writeln!(output, "{total} {hash}")?;
                 Ok(output.flush()?)
             }
         }
+    }
+}
+
+/// Reads to the end; how many bytes that were, and their hash.
+pub(super) fn sha256(input: &mut impl Read) -> Outcome<(u64, String)> {
+    let mut hash = Context::new(&SHA256);
+    let mut piece = vec![0; PIECE];
+    let mut total = 0;
+    loop {
+        let len = input.read(&mut piece)?;
+        if len == 0 {
+            let hash = hash.finish();
+            let digits = hash.as_ref().iter().map(|byte| format!("{byte:02x}"));
+            return Ok((total, digits.collect()));
+        }
+        hash.update(&piece[..len]);
+        total += len as u64;
     }
 }
 

@@ -1,7 +1,7 @@
 //! One command, once: from file to file or in a pipe.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,6 +12,7 @@ use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::interrupt::Stop;
 use lsl_core::local_clock;
 
+use super::ends;
 use crate::child::interrupted;
 use crate::process_usage::Used;
 use crate::scratch::KilledOnDrop;
@@ -41,7 +42,7 @@ pub(super) enum FileOrPipe {
 /// Files and keys of one turn.
 pub(super) struct AtrestTurn<'a> {
     pub(super) direction: Direction,
-    pub(super) recipient: &'a str,
+    pub(super) recipients: &'a [&'a str],
     pub(super) identity: &'a Path,
     pub(super) plain: &'a Path,
     pub(super) locked: &'a Path,
@@ -54,9 +55,17 @@ impl AtrestTurn<'_> {
         let plain_bytes = fs::metadata(self.plain)?.len();
         let (secs, used) = match way {
             FileOrPipe::File => self.file()?,
-            FileOrPipe::Pipe => self.pipe()?,
+            FileOrPipe::Pipe => {
+                let (secs, used, _) = self.pipe(&[])?;
+                (secs, used)
+            }
         };
         let mut values = BTreeMap::new();
+        values.insert("wall_s".into(), secs);
+        if self.direction == Direction::Unlock {
+            // Or there were no rounds.
+            values.insert("hash_equal".into(), 1.0);
+        }
         values.insert(super::SPEED.into(), plain_bytes as f64 / MIB / secs);
         if let Some(used) = used {
             values.insert(super::PEAK.into(), used.peak_mib);
@@ -68,6 +77,21 @@ impl AtrestTurn<'_> {
     pub(super) fn keep_locked(&self) -> Outcome {
         self.file_to(self.locked)?;
         Ok(())
+    }
+
+    /// Fails unless what was locked comes out as it went in, both ways.
+    pub(super) fn check_hashes(&self) -> Outcome {
+        let expected = ends::sha256(&mut File::open(self.plain)?)?.1;
+        self.file_to(self.output)?;
+        let by_file = ends::sha256(&mut File::open(self.output)?)?.1;
+        fs::remove_file(self.output)?;
+        let (_, _, by_pipe) = self.pipe(&["--hash"])?;
+        if by_file == expected && by_pipe == expected {
+            return Ok(());
+        }
+        Err(Failure::Lost(format!(
+            "what went in has the SHA-256 {expected}, what lsl unlock gave {by_file}, and in a pipe {by_pipe}"
+        )))
     }
 
     fn file(&self) -> Outcome<(f64, Option<Used>)> {
@@ -87,7 +111,8 @@ impl AtrestTurn<'_> {
         Ok((local_clock() - start, used))
     }
 
-    fn pipe(&self) -> Outcome<(f64, Option<Used>)> {
+    /// Returns time, memory, and the hash if `take` asks for it.
+    fn pipe(&self, take: &[&str]) -> Outcome<(f64, Option<Used>, String)> {
         let end = |arguments: &[&str]| -> Outcome<Command> {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(["atrest-end"]).args(arguments);
@@ -107,6 +132,7 @@ impl AtrestTurn<'_> {
         // The command holds the reading end; held here too, who gives would not see it end.
         drop(command);
         let mut command = end(&["take"])?;
+        command.args(take);
         command.stdin(process.take_output().ok_or_else(gone)?);
         let mut take = KilledOnDrop::spawn(&mut command)?;
         drop(command);
@@ -115,9 +141,9 @@ impl AtrestTurn<'_> {
         let mut output = take.take_output().ok_or_else(gone)?;
         output.read_to_string(&mut text)?;
         let secs = local_clock() - start;
-        let taken = text.trim().parse().map_err(|_| gone())?;
-        self.check(taken)?;
-        Ok((secs, used))
+        let (taken, hash) = text.trim().split_once(' ').ok_or_else(gone)?;
+        self.check(taken.parse().map_err(|_| gone())?)?;
+        Ok((secs, used, hash.to_owned()))
     }
 
     /// Waits for the end and looks at the memory meanwhile.
@@ -149,8 +175,12 @@ impl AtrestTurn<'_> {
         let chunks = plain.div_ceil(CHUNK).max(1);
         let is_right = match self.direction {
             Direction::Unlock => bytes == plain,
-            // The header is of a length that depends on the recipients.
-            Direction::Lock => bytes > plain + chunks * TAG && bytes < plain + chunks * TAG + 1024,
+            // The header has a stanza for each recipient.
+            Direction::Lock => {
+                let bare = plain + chunks * TAG;
+                let header = STANZA * (self.recipients.len() as u64 + 1);
+                (bare + 1..bare + header).contains(&bytes)
+            }
         };
         if is_right {
             return Ok(());
@@ -172,9 +202,15 @@ impl AtrestTurn<'_> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["lsl", self.direction.name()]);
         match self.direction {
-            Direction::Lock => command.args(["--recipient", self.recipient]),
-            Direction::Unlock => command.arg("--identity").arg(self.identity),
-        };
+            Direction::Lock => {
+                for recipient in self.recipients {
+                    command.args(["--recipient", recipient]);
+                }
+            }
+            Direction::Unlock => {
+                command.arg("--identity").arg(self.identity);
+            }
+        }
         Ok(command)
     }
 }
@@ -183,5 +219,7 @@ const MIB: f64 = (1 << 20) as f64;
 /// Bytes of a chunk in the age format.
 const CHUNK: u64 = 64 << 10;
 const TAG: u64 = 16;
+/// More than a recipient takes.
+const STANZA: u64 = 512;
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(8);

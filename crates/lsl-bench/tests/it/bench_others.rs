@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use lsl_core::local_clock;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::lab::{Ended, Lab, Running};
 use crate::machine::Machine;
@@ -277,26 +277,19 @@ fn files_and_pipes_are_locked_and_unlocked_in_turns() {
     let output = lab.path("results");
     let folder = lab.path("");
     let line = format!(
-        "bench atrest --json --sizes 300K,1 --repeats 2 --folder {folder} --output {output}"
+        "bench atrest --json --sizes 300K,1 --repeats 2 --recipients 3,1 --folder {folder} --output {output}"
     );
     let all: Vec<&str> = line.split_whitespace().collect();
     let rows = lab.run(&all).ok().json_lines();
-    let cells: Vec<(&Value, &Value)> = rows
+    let cells: Vec<Value> = rows
         .iter()
-        .map(|row| (&row["bytes"], &row["direction"]))
+        .map(|row| json!([row["bytes"], row["recipients"], row["direction"]]))
         .collect();
-    let expected = [
-        (307_200, "lock"),
-        (307_200, "unlock"),
-        (1, "lock"),
-        (1, "unlock"),
-    ]
-    .map(|(bytes, direction)| (Value::from(bytes), Value::from(direction)));
-    assert!(
-        cells
-            .into_iter()
-            .eq(expected.iter().map(|(bytes, direction)| (bytes, direction)))
-    );
+    let expected = [307_200, 1].map(|bytes| {
+        [(3, "lock"), (3, "unlock"), (1, "lock"), (1, "unlock")]
+            .map(|(recipients, direction)| json!([bytes, recipients, direction]))
+    });
+    assert_eq!(cells, expected.concat());
     for row in &rows {
         assert_eq!(row["rounds"], 2);
         for name in ["file_mib_per_s", "pipe_mib_per_s", "ratio"] {
@@ -310,9 +303,13 @@ fn files_and_pipes_are_locked_and_unlocked_in_turns() {
     for subject in ["file", "pipe"] {
         for measurement in measured(&results, subject) {
             assert!(number(measurement, "mib_per_s") > 0.0);
+            assert!(number(measurement, "wall_s") > 0.0);
         }
+        let hashed = measured(&results, subject).into_iter();
+        let hashed = hashed.filter(|it| it["values"]["hash_equal"] == 1.0);
+        assert_eq!(hashed.count(), 8);
     }
-    assert_eq!(measured(&results, "pipe").len(), 8);
+    assert_eq!(measured(&results, "pipe").len(), 16);
     // Nothing of it is left.
     let left = std::fs::read_dir(&folder).unwrap();
     let left: Vec<String> = left

@@ -14,7 +14,14 @@ fn pages_and_completions_cover_the_benchmarks() {
     let server = page("lsl-bench-net-server.1");
     assert!(server.contains("lsl bench net server"), "{server}");
     assert!(server.contains("known\\-peer"), "{server}");
-    for hidden in ["endpoint", "swarm", "atrest-end", "evidence", "man", "completions"] {
+    for hidden in [
+        "endpoint",
+        "swarm",
+        "atrest-end",
+        "evidence",
+        "man",
+        "completions",
+    ] {
         assert!(!std::path::Path::new(&format!("{folder}/lsl-bench-{hidden}.1")).exists());
     }
     let script = lab.run(&["bench", "completions", "bash"]).ok().stdout;
