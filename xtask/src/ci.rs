@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     }),
     ("relay", |sh| crate::relay::run(sh, None, Scope::Gate)),
     ("river", |sh| crate::river::run(sh, None, Scope::Gate)),
+    ("wire", crate::evidence::wire),
     ("loom", crate::loom::run),
     ("instructions", |sh| crate::instructions::run(sh, false)),
     ("msrv", crate::msrv),

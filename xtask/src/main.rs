@@ -80,6 +80,7 @@ Usage: cargo xtask TASK
   evidence [--check]     write the pages of docs/evidence from docs/results (or see whether they are up to
                          date, which `test` does, too)
   evidence run [PAGE[/PART]…] [--anyway]  measure what they lack, on a quiet machine (or on any: they say so)
+  evidence wire *        the cable and Wi-Fi that they are measured over: multicast, clocks and TCP pass
   abi *                  the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)
   hosts * [FILTER]       C and C++ programs on the library, plain and under ASan (--all: valgrind, too)

@@ -47,6 +47,8 @@ mod swarm;
 mod turn_error;
 mod usage;
 mod via;
+#[cfg(target_os = "linux")]
+mod wire;
 
 use std::process::ExitCode;
 
@@ -112,6 +114,10 @@ enum BenchCommand {
     /// Pages with what others published beside ours
     #[command(hide = true)]
     Evidence(report::Evidence),
+    /// A cable or Wi-Fi between two network namespaces
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Wire(wire::Wire),
     /// The ends of a pipe
     #[command(hide = true)]
     AtrestEnd(atrest::AtrestEnd),
@@ -154,6 +160,8 @@ impl Cli {
             BenchCommand::Completions(action) => action.run(whole()),
             BenchCommand::Man(action) => action.run(whole()),
             BenchCommand::Evidence(action) => action.run(),
+            #[cfg(target_os = "linux")]
+            BenchCommand::Wire(action) => action.run(),
             BenchCommand::AtrestEnd(action) => action.run(),
             BenchCommand::Swarm(action) => action.run(),
             BenchCommand::Endpoint(action) => action.run(),

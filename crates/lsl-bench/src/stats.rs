@@ -145,9 +145,19 @@ fn floor(place: f64) -> usize {
 }
 
 /// Steele, Lea and Flood's SplitMix64: enough for resampling, and the same everywhere.
-struct SplitMix(u64);
+#[derive(Debug)]
+pub(crate) struct SplitMix(u64);
 
 impl SplitMix {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// From 0 to 1, without 1.
+    pub(crate) fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -9,7 +9,7 @@
 //!
 //! Unsafe code only in `fork`, for the one page that the kernel must clear, for hooks and for values that a
 //! child makes anew, in `locked`, for the pages of keys, in `directories` and `files`, for the databases of
-//! users and groups, in `cancel`, `usage`, `arrival`, `exit` and `termination`; and where another system than Linux
+//! users and groups, in `cancel`, `usage`, `arrival`, `tap`, `exit` and `termination`; and where another system than Linux
 //! gives its clock, its name or its privileges to nobody else, or what Unix has safe functions for.
 #![deny(unsafe_code)]
 
@@ -58,6 +58,8 @@ pub mod signal;
 pub mod socket;
 pub mod stderr;
 pub mod stream;
+#[cfg(target_os = "linux")]
+pub mod tap;
 pub mod terminal;
 #[cfg_attr(windows, path = "windows/termination.rs")]
 pub mod termination;

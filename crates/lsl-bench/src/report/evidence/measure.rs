@@ -87,7 +87,16 @@ fn measure(page: &Page, part: &Part) -> Outcome<Results> {
     let library = own.with_file_name("liblsl.so");
     let folder = Folder::make(&std::env::temp_dir(), "evidence")?;
     let output = folder.path("results");
-    let mut command = Command::new(program);
+    let mut command = match &part.wire {
+        None => Command::new(program),
+        Some(profile) => {
+            let mut command = Command::new("unshare");
+            command.args(["-n", "-p", "-f", "--kill-child", "--mount-proc"]);
+            command.args(["sh", "-c", WIRE, "wire.sh"]).arg(program);
+            command.arg(profile).arg(folder.path("wire"));
+            command
+        }
+    };
     let args = part.args.iter();
     command.args(args.map(|word| word.replace("{lib}", &library.display().to_string())));
     command.arg("--output").arg(&output);
@@ -169,6 +178,8 @@ fn ticks() -> Option<(u64, u64)> {
     Some((ticks.iter().sum(), *ticks.get(7)?))
 }
 
+/// Two namespaces on `lsl bench wire`, and `lsl bench net` between them.
+const WIRE: &str = include_str!("wire.sh");
 const LOOK: Duration = Duration::from_secs(10);
 /// Of each core.
 const MOST_LOAD: f64 = 0.3;

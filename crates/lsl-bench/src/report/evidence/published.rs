@@ -32,6 +32,9 @@ pub(super) struct Part {
     pub(super) minutes: u32,
     /// Words behind `lsl bench`; `{lib}` is our C library beside the program.
     pub(super) args: Vec<String>,
+    /// Between two namespaces with such a wire; the words are those behind `lsl bench net client HOST` then.
+    #[serde(default)]
+    pub(super) wire: Option<String>,
     /// Program to run, from the root of the repository, and how it is built, if not this one.
     #[serde(default)]
     pub(super) program: Option<[String; 2]>,
