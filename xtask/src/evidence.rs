@@ -7,6 +7,9 @@ use crate::{Result, interop};
 
 /// The scene of the wire: queries by multicast, clock probes and TCP pass it, plain and encrypted, and none too soon.
 pub(crate) fn wire(sh: &Shell) -> Result {
+    if cmd!(sh, "id -u").quiet().read()? != "0" {
+        return crate::missing("root, who may make network devices", "sudo");
+    }
     let bench = crate::programs(sh)?.join("lsl-bench");
     let unshare = "unshare -n -p -f --kill-child --mount-proc sh".split(' ');
     let script = "crates/lsl-bench/src/report/evidence/wire.sh";
