@@ -2,9 +2,10 @@
 //! once per context. Spec: lsl-protocol §3.3, §12.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use lsl_platform::interfaces::{Interface, interfaces};
+use lsl_platform::interfaces::{Interface, Kind, interfaces};
+use lsl_proto::config::globs::allows;
 use lsl_proto::config::ports::PortSearch;
 use lsl_proto::config::{Bind, Config, InterfaceAddress};
 use lsl_proto::discovery::queries::Transmit;
@@ -34,6 +35,8 @@ pub(crate) struct NetworkConfig {
     pub listen_address: Option<IpAddr>,
     /// `multicast.Interfaces`; empty means all that are up and can multicast.
     pub interfaces: Vec<InterfaceAddress>,
+    /// `multicast.InterfaceNames`; an interface must be allowed by both.
+    pub interface_names: Vec<String>,
     /// `lab.Relay`: host and port.
     pub relays: Vec<(String, u16)>,
     /// Resolve over TCP too, by `lab.ResolveOverTCP`.
@@ -79,6 +82,11 @@ impl NetworkConfig {
             interfaces: match face {
                 Some(address) => vec![InterfaceAddress { address, index: 0 }],
                 None => config.multicast().interfaces.clone(),
+            },
+            interface_names: match face {
+                // The program chose.
+                Some(_) => Vec::new(),
+                None => config.multicast().interface_names.clone(),
             },
             relays: config.relays(),
             resolve_over_tcp: config.lab().resolve_over_tcp,
@@ -171,7 +179,7 @@ impl NetworkConfig {
             let begin = queries.len();
             let (groups, others): (Vec<IpAddr>, Vec<IpAddr>) =
                 self.targets(family).partition(IpAddr::is_multicast);
-            let interfaces = self.multicast_interfaces(family, present);
+            let interfaces = self.sending_interfaces(family, present);
             for group in groups {
                 queries.extend(interfaces.iter().map(|&interface| Transmit {
                     interface: Some(interface),
@@ -186,17 +194,49 @@ impl NetworkConfig {
                 // there is a choice, rather than a link-local one.
                 first.pause_secs = V6_DELAY_SECS;
             }
-            queries.extend(
-                others
-                    .into_iter()
-                    .map(|address| Transmit::from(to(address))),
-            );
+            let mut hosts = Vec::new();
+            for address in others {
+                if address != Ipv4Addr::BROADCAST {
+                    hosts.push(address);
+                    continue;
+                }
+                if self.self_healing {
+                    hosts.extend(directed_broadcasts(&interfaces, present));
+                }
+                // It leaves by the default route, whichever that is.
+                if self.interface_names.is_empty() {
+                    hosts.push(address);
+                }
+            }
+            queries.extend(hosts.into_iter().map(|host| Transmit::from(to(host))));
         }
         queries
     }
 
-    /// Returns the interfaces that multicast of a family uses, given all `present` ones. Never empty: without
-    /// any the system is asked to choose, so that a host with unusual flags still works.
+    /// Returns the interfaces that queries to groups leave by, given all `present` ones: physical networks first,
+    /// since the first answer gives a stream its address. Spec: doctor §2.2.
+    fn sending_interfaces(&self, family: Family, present: &[Interface]) -> Vec<InterfaceAddress> {
+        let all = self.multicast_interfaces(family, present);
+        if !self.self_healing || !self.interfaces.is_empty() {
+            return all;
+        }
+        let kind = |chosen: &InterfaceAddress| {
+            let of = present.iter().find(|it| it.address == chosen.address);
+            of.map_or(Kind::Other, |it| it.kind)
+        };
+        let is_silent = |kind| matches!(kind, Kind::BridgePort | Kind::PeerToPeer);
+        let mut sending: Vec<_> = all.iter().map(|it| (kind(it), *it)).collect();
+        sending.retain(|(kind, _)| !is_silent(*kind));
+        sending.sort_by_key(|(kind, _)| *kind);
+        sending.truncate(MOST_SENDING);
+        if sending.is_empty() {
+            return all;
+        }
+        sending.into_iter().map(|(_, it)| it).collect()
+    }
+
+    /// Returns the interfaces on which groups of a family are joined, given all `present` ones. Empty only if their
+    /// names are not allowed: otherwise the system is asked to choose, so that a host with unusual flags still works.
     pub(crate) fn multicast_interfaces(
         &self,
         family: Family,
@@ -225,12 +265,22 @@ impl NetworkConfig {
                 .collect()
         };
         usable.retain(|interface| Family::of(interface.address) == family);
+        if !self.interface_names.is_empty() {
+            let name = |usable: &InterfaceAddress| {
+                let by_index = |it: &&Interface| it.index == usable.index && it.index != 0;
+                let by_address = |it: &&Interface| it.address == usable.address;
+                let known = present.iter().find(by_address);
+                let known = known.or_else(|| present.iter().find(by_index))?;
+                Some(known.name.as_str())
+            };
+            usable.retain(|it| name(it).is_some_and(|name| allows(&self.interface_names, name)));
+        }
         if family == Family::V6 {
             // Only the index counts there, and an interface has several addresses as a rule.
             usable.sort_by_key(|interface| interface.index);
             usable.dedup_by_key(|interface| interface.index);
         }
-        if usable.is_empty() {
+        if usable.is_empty() && self.interface_names.is_empty() {
             usable.push(InterfaceAddress {
                 address: family.wildcard(),
                 index: 0,
@@ -238,6 +288,21 @@ impl NetworkConfig {
         }
         usable
     }
+}
+
+/// Returns the broadcast addresses of the networks of these interfaces: each leaves by its own, whatever the default
+/// route is. Spec: doctor F3.
+fn directed_broadcasts(interfaces: &[InterfaceAddress], present: &[Interface]) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for chosen in interfaces {
+        let own = present.iter().find(|it| it.address == chosen.address);
+        if let Some(address) = own.and_then(|own| own.broadcast).map(IpAddr::V4)
+            && !addresses.contains(&address)
+        {
+            addresses.push(address);
+        }
+    }
+    addresses
 }
 
 /// Returns all interfaces of this host; a failure to list them is logged and means "unknown".
@@ -250,11 +315,131 @@ pub(crate) fn present_interfaces() -> Vec<Interface> {
 
 const V6_DELAY_SECS: f64 = 0.002;
 
+/// Interfaces of a family that queries leave by: a host of containers has hundreds.
+const MOST_SENDING: usize = 8;
+
 #[cfg(test)]
 mod tests {
-    use lsl_platform::interfaces::Kind;
-
     use super::*;
+
+    /// An interface that is up.
+    fn named(name: &str, index: u32, address: impl Into<IpAddr>, kind: Kind) -> Interface {
+        let address = address.into();
+        let broadcast = |v4: Ipv4Addr| Ipv4Addr::from_bits(v4.to_bits() | 255);
+        Interface {
+            name: name.to_owned(),
+            index,
+            address,
+            netmask: Some([255, 255, 255, 0].into()),
+            is_up: true,
+            is_running: true,
+            is_multicast: true,
+            kind,
+            broadcast: match address {
+                IpAddr::V4(v4) if kind != Kind::Tunnel => Some(broadcast(v4)),
+                _ => None,
+            },
+        }
+    }
+
+    fn interface(index: u32, address: [u8; 4]) -> Interface {
+        named(&format!("eth{index}"), index, address, Kind::Wired)
+    }
+
+    /// What a wave asks over one family, as `address` or `group by address`, with the lists of site alone.
+    fn wave(lines: &[(&str, &str)], family: Family, present: &[Interface]) -> Vec<String> {
+        let mut config = Config::default();
+        config.set("multicast.MachineAddresses", "{}").unwrap();
+        let link = "{255.255.255.255}";
+        config.set("multicast.LinkAddresses", link).unwrap();
+        for (key, value) in lines {
+            config.set(key, value).unwrap();
+        }
+        let queries = NetworkConfig::new(&config).multicast_queries(&[family], present);
+        let shown = |query: &Transmit| match query.interface {
+            None => query.to.ip().to_string(),
+            Some(by) if family == Family::V6 => format!("{:x} by {}", groups(query.to), by.index),
+            Some(by) => format!("{} by {}", query.to.ip(), by.address),
+        };
+        queries.iter().map(shown).collect()
+    }
+
+    fn groups(to: SocketAddr) -> u16 {
+        match to.ip() {
+            IpAddr::V6(v6) => v6.segments()[0],
+            IpAddr::V4(_) => 0,
+        }
+    }
+
+    #[test]
+    fn queries_leave_by_physical_networks_first_and_by_eight_interfaces() {
+        let v4 = |last| [10, last, 0, 1];
+        let mut present = vec![
+            named("tun0", 2, v4(2), Kind::Tunnel),
+            named("docker0", 3, v4(3), Kind::Container),
+            named("wlan0", 4, v4(4), Kind::Wifi),
+            named("awdl0", 5, v4(5), Kind::PeerToPeer),
+            named("eth0", 6, v4(6), Kind::Wired),
+            named("eth1", 7, v4(7), Kind::BridgePort),
+            // A second address in the network of another interface: asked once by broadcast.
+            named("eth2", 8, [10, 6, 0, 9], Kind::Wired),
+        ];
+        let by = |interfaces: &[&str]| -> Vec<String> {
+            let each = interfaces.iter();
+            each.map(|it| format!("239.255.172.215 by {it}")).collect()
+        };
+        let healing = [
+            by(&["10.6.0.1", "10.6.0.9", "10.4.0.1", "10.3.0.1", "10.2.0.1"]),
+            ["10.6.0.255", "10.4.0.255", "10.3.0.255", "255.255.255.255"]
+                .map(str::to_owned)
+                .into(),
+        ];
+        assert_eq!(wave(&[], Family::V4, &present), healing.concat());
+        // What 0.1 asked, in its order.
+        let plain = by(&[
+            "10.2.0.1", "10.3.0.1", "10.4.0.1", "10.5.0.1", "10.6.0.1", "10.7.0.1", "10.6.0.9",
+        ]);
+        let plain = [plain, vec!["255.255.255.255".to_owned()]].concat();
+        let off = ("lab.SelfHealing", "0");
+        assert_eq!(wave(&[off], Family::V4, &present), plain);
+        // Names say which are used at all; where a broadcast without a network leaves, nobody knows.
+        let names = ("multicast.InterfaceNames", "{!eth2, ETH*, tun?}");
+        let chosen = wave(&[names], Family::V4, &present);
+        let expected = [by(&["10.6.0.1", "10.2.0.1"]), vec!["10.6.0.255".to_owned()]];
+        assert_eq!(chosen, expected.concat());
+        let chosen = wave(&[names, off], Family::V4, &present);
+        assert_eq!(chosen, by(&["10.2.0.1", "10.6.0.1", "10.7.0.1"]));
+        let none = ("multicast.InterfaceNames", "{wwan0}");
+        assert_eq!(wave(&[none], Family::V4, &present), [""; 0]);
+        // Who names addresses gets them, all and in that order.
+        let addresses = ("multicast.Interfaces", "{10.7.0.1, 10.2.0.1}");
+        let chosen = wave(&[addresses], Family::V4, &present);
+        let expected = [
+            by(&["10.7.0.1", "10.2.0.1"]),
+            vec!["10.7.0.255".to_owned(), "255.255.255.255".to_owned()],
+        ];
+        assert_eq!(chosen, expected.concat());
+        // If there is nothing better, then by these.
+        present.retain(|it| matches!(it.kind, Kind::BridgePort | Kind::PeerToPeer));
+        assert!(wave(&[], Family::V4, &present).starts_with(&by(&["10.5.0.1", "10.7.0.1"])));
+    }
+
+    #[test]
+    fn of_many_interfaces_eight_ask_and_all_listen() {
+        let address = |last| IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, last]);
+        let mut present: Vec<_> = (1..=40)
+            .map(|n| named(&format!("veth{n}"), n.into(), address(n), Kind::Container))
+            .collect();
+        present.push(named("eth0", 50, address(50), Kind::Wired));
+        let site: Vec<_> = wave(&[], Family::V6, &present)
+            .into_iter()
+            .filter(|query| query.starts_with("ff05"))
+            .collect();
+        let expected = [50, 1, 2, 3, 4, 5, 6, 7].map(|by| format!("ff05 by {by}"));
+        assert_eq!(site, expected);
+        let network = NetworkConfig::new(&Config::default());
+        assert_eq!(network.multicast_interfaces(Family::V6, &present).len(), 41);
+    }
 
     #[test]
     fn a_face_is_one_address_with_its_subnet() {
@@ -262,17 +447,6 @@ mod tests {
         config.set("lab.Relay", "{10.1.0.5}").unwrap();
         config.set_bind(Bind::Address([10, 1, 0, 5].into()));
         let network = NetworkConfig::new(&config);
-        let interface = |index, address: [u8; 4]| Interface {
-            name: format!("eth{index}"),
-            index,
-            address: address.into(),
-            netmask: Some([255, 255, 255, 0].into()),
-            is_up: true,
-            is_running: true,
-            is_multicast: true,
-            kind: Kind::Wired,
-            broadcast: None,
-        };
         // Two addresses of one interface are two faces.
         let present = [
             interface(1, [10, 2, 0, 5]),

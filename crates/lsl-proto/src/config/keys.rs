@@ -168,6 +168,7 @@ keys! {
         TTLOverride = "-1", ttl_override: i32, "Routers that queries may pass, instead of the number that the scope gives; -1: off.", range (-1.0, 255.0);
         AddressesOverride = "{}", addresses_override: Vec<IpAddr>, "When not empty, these addresses replace all the lists above.";
         Interfaces = "{}", interfaces: Vec<InterfaceAddress>, "Addresses of the interfaces to use; empty: all that can multicast.";
+        InterfaceNames = "{}", interface_names: Vec<String>, "Names of the interfaces to use, with * ? [a-z]; ! denies, the first that fits counts: {!tun*} (only lsl-rs).";
     }
     [lab] {
         KnownPeers = "{}", known_peers: Vec<KnownPeer>, "Hosts that are asked directly, for networks without multicast (ports and networks only for lsl-rs); searches read it again every 10 s.";

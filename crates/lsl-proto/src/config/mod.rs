@@ -3,6 +3,7 @@
 //! environment. Spec: lsl-protocol §3.3, §12.
 
 mod encryption;
+pub mod globs;
 pub mod ini;
 mod keys;
 mod load;

@@ -62,6 +62,8 @@ pub struct Multicast {
     pub addresses_override: Vec<IpAddr>,
     /// Interfaces to use; empty means all that can multicast.
     pub interfaces: Vec<InterfaceAddress>,
+    /// Patterns of names of interfaces to use, see [`globs::allows`](super::globs::allows).
+    pub interface_names: Vec<String>,
 }
 
 /// Reach of queries; each scope includes those before it.

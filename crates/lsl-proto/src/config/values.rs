@@ -298,6 +298,14 @@ impl Item for IpAddr {
     }
 }
 
+impl Item for String {
+    const KIND: &'static str = "{pattern, ...}";
+
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
 impl Item for InterfaceAddress {
     const KIND: &'static str = "{address, IPv6 address%interface index, ...}";
 
