@@ -4,5 +4,4 @@ pub(crate) mod describe;
 pub(crate) mod encryption;
 pub mod link;
 pub(crate) mod not_found;
-pub(crate) mod probe;
 pub(crate) mod select;

@@ -11,7 +11,11 @@ mod host;
 mod loopback;
 pub mod pair;
 mod post;
+pub mod probe;
+mod programs;
 mod socket;
+mod streams;
+pub mod trust;
 mod wave;
 
 use std::net::{IpAddr, SocketAddr};
@@ -61,7 +65,7 @@ impl std::fmt::Debug for Wishes<'_> {
     }
 }
 
-/// Looks at everything. Takes about four seconds, less if nothing may be sent.
+/// Looks at everything. Takes about seven seconds, four if there are no streams, less if nothing may be sent.
 pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
     let clock = host::ClockPair::read();
     let drops = host::drops(PortsInUse::default());
@@ -89,7 +93,13 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
     );
     (wishes.progress)("network");
     let may_send = !wishes.is_local && !(wishes.stop)();
-    run.check("wave", |_| may_send, |seen| ask(seen, wishes, is_loopback));
+    let mut infos = Vec::new();
+    run.check(
+        "wave",
+        |_| may_send,
+        |seen| infos = ask(seen, wishes, is_loopback),
+    );
+    run.streams(&infos, wishes);
     run.check("host.clock", |_| true, |seen| seen.clock_ppm = clock.ppm());
     run.check(
         "udp.drops",
@@ -98,6 +108,8 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
             seen.drops = drops.and_then(|before| host::lost_since(&before));
         },
     );
+    run.check("host.fds", |_| true, programs::look);
+    run.check("lib.old", |_| true, |_| {});
     (run.seen, run.checks)
 }
 
@@ -212,6 +224,23 @@ impl Run {
         );
     }
 
+    /// Looks closely at streams that were found, as `found` has them.
+    fn streams(&mut self, infos: &[StreamInfo], wishes: &Wishes<'_>) {
+        let may_open = !infos.is_empty() && !(wishes.stop)();
+        self.check("stream.seen", |_| may_open, |_| {});
+        if may_open {
+            (wishes.progress)("streams");
+        }
+        let open = |seen: &mut Observations| seen.probed = streams::open(infos, wishes);
+        self.check("stream.open", |_| may_open, open);
+        let may_feed = |seen: &Observations| seen.probed.is_some() && !(wishes.stop)();
+        let feed = |seen: &mut Observations| {
+            let probed = seen.probed.as_deref_mut().unwrap_or_default();
+            streams::feed(probed, infos, wishes);
+        };
+        self.check("stream.feed", may_feed, feed);
+    }
+
     /// Does a check if it is wanted, and notes how it went.
     fn check(
         &mut self,
@@ -261,6 +290,10 @@ fn data_of(seen: &Observations, id: &str) -> Value {
         "loop" => serde_json::to_value(&seen.loopback),
         "loop.host" => serde_json::to_value(&seen.own_streams),
         "wave" => serde_json::to_value(&seen.wave),
+        "stream.seen" => serde_json::to_value(&seen.found),
+        "stream.open" | "stream.feed" => serde_json::to_value(&seen.probed),
+        "host.fds" => serde_json::to_value(&seen.descriptors),
+        "lib.old" => serde_json::to_value(&seen.libraries),
         "host.clock" => serde_json::to_value(seen.clock_ppm),
         "udp.drops" => serde_json::to_value(&seen.drops),
         _ => return Value::Null,
@@ -269,7 +302,8 @@ fn data_of(seen: &Observations, id: &str) -> Value {
 }
 
 /// Sends the waves, and beside them the searches that programs make: for all, and for the stream that was named.
-fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
+/// Returns the streams to look at closely: those that were named, else some of all, of other machines first.
+fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) -> Vec<StreamInfo> {
     let timeout = std::time::Duration::from_secs_f64(SEARCH_SECS * wishes.patience);
     let (wave, found, test, named) = thread::scope(|scope| {
         let search = |it: &Selector| wishes.context.resolve_blocking(it, 0, timeout);
@@ -291,9 +325,15 @@ fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
         )
     });
     let own = own_addresses(seen.interfaces.as_deref().unwrap_or_default());
+    let mut infos = Vec::new();
     // Not knowing is no reason to say that nothing was found.
-    if let Ok(Ok(found)) = found {
+    if let Ok(Ok(mut found)) = found {
         let test = test.and_then(Result::ok).and_then(Result::ok);
+        found.sort_by_cached_key(|info| {
+            let stream = stream_of(info, None, &own);
+            (stream.is_here, stream.name, stream.uid)
+        });
+        infos.extend(found.iter().take(MOST_OPENED).cloned());
         let found: Vec<StreamSeen> = found
             .iter()
             .chain(test.iter().flatten())
@@ -306,6 +346,8 @@ fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
     }
     if let (Some(stream), Some(Ok(Ok(named)))) = (&mut seen.asked.stream, named) {
         stream.found = !named.is_empty();
+        infos = named;
+        infos.truncate(MOST_OPENED);
     }
     if let (Some(wave), Some(mine)) = (&wave, &mut seen.own_streams) {
         for stream in wave.streams.iter().filter(|it| it.is_here) {
@@ -315,6 +357,7 @@ fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) {
         }
     }
     seen.wave = wave;
+    infos
 }
 
 /// Returns what is kept of a stream info, whose answer came from this address.
@@ -334,6 +377,7 @@ fn stream_of(info: &StreamInfo, from: Option<IpAddr>, own: &[IpAddr]) -> StreamS
         source_id: info.source_id().into_owned(),
         hostname: info.hostname().into_owned(),
         session: info.session_id().into_owned(),
+        version: info.version(),
         address,
         is_here: address.is_some_and(|it| it.is_loopback() || own.contains(&it)),
         port,
@@ -354,3 +398,5 @@ const RULES_SECS: f64 = 2.0;
 const RULES_AT_ONCE_SECS: f64 = 0.4;
 /// Time of the search beside the waves; `lsl list` takes 1.5 s.
 const SEARCH_SECS: f64 = 2.0;
+/// Streams that are opened; of hundreds, some tell enough.
+const MOST_OPENED: usize = 32;

@@ -11,11 +11,14 @@
     clippy::indexing_slicing
 )]
 
+pub mod alien;
 pub mod code;
 pub mod collect;
 pub mod firewall;
+pub mod meter;
 pub mod observe;
 pub mod pair;
+pub mod proc;
 pub mod remedy;
 pub mod report;
 pub mod table;

@@ -12,6 +12,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+mod streams;
+
+pub use streams::*;
+
 /// Operating system, as far as remedies differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -20,6 +24,16 @@ pub enum Os {
     Linux,
     Windows,
     Macos,
+}
+
+/// The machine on which something is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// Where the doctor runs.
+    Here,
+    /// The other machine.
+    There,
 }
 
 /// All that is known of a machine and its network.
@@ -53,6 +67,12 @@ pub struct Observations {
     pub found: Option<Vec<StreamSeen>>,
     /// What the machine that was named tells of itself, by a pair or its code.
     pub other: Option<OtherSide>,
+    /// `stream.open`, `stream.feed`
+    pub probed: Option<Vec<StreamProbed>>,
+    /// `host.fds`: programs that have sockets at ports of LSL.
+    pub descriptors: Option<Vec<DescriptorsUsed>>,
+    /// `lib.old`: programs of this machine that have loaded a liblsl, as far as its version shows.
+    pub libraries: Option<Vec<LibraryUsed>>,
 }
 
 /// What the user looks for.
@@ -386,6 +406,8 @@ pub struct StreamSeen {
     pub source_id: String,
     pub hostname: String,
     pub session: String,
+    /// Of the protocol: 110 is 1.10.
+    pub version: u32,
     /// Where the answer came from.
     pub address: Option<IpAddr>,
     /// Whether that is this machine.

@@ -9,6 +9,7 @@ use std::path::Path;
 use lsl_platform::remedy::{rename, word};
 use serde::{Deserialize, Serialize};
 
+pub use crate::observe::Place;
 use crate::observe::{
     Chain, Hook, Interface, Kind, Manager, Observations, Os, PortsInUse, Program,
 };
@@ -29,16 +30,6 @@ pub struct Remedy {
     pub lasting: Vec<String>,
     /// What no command does.
     pub advice: String,
-}
-
-/// The machine on which something is typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Place {
-    /// Where the doctor runs.
-    Here,
-    /// The other machine.
-    There,
 }
 
 impl Remedy {

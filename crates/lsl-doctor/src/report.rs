@@ -287,6 +287,11 @@ fn checks_of(finding: &str) -> &'static [&'static str] {
         "port.taken" => &["port.bind"],
         "udp.overrun" => &["udp.drops"],
         "host.clock" => &["host.clock"],
+        "host.fds" => &["host.fds"],
+        "lib.old" => &["lib.old"],
+        "stream.cloned" | "stream.duplicate" | "stream.fades" => &["stream.seen"],
+        id if id.starts_with("trust.") => &["stream.open"],
+        id if id.starts_with("stream.") || id.starts_with("clock.") => &["stream.feed"],
         _ => &["wave"],
     }
 }

@@ -8,6 +8,7 @@ mod configuration;
 pub(crate) mod filters;
 mod network;
 pub mod pair;
+mod streams;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::observe::{Observations, StreamAsked, StreamSeen};
 use crate::remedy::Remedy;
+
+pub use streams::Trouble;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,6 +67,8 @@ pub enum Symptom {
     Half(usize),
     /// Streams of this machine cannot be found by others.
     Hidden,
+    /// So many streams are found, and have this trouble.
+    Poor(Trouble, usize),
 }
 
 impl fmt::Display for Symptom {
@@ -79,6 +84,8 @@ impl fmt::Display for Symptom {
                 "{count} streams answer, but not as programs look for them"
             ),
             Self::Hidden => f.write_str("streams of this machine cannot be found by others"),
+            Self::Poor(trouble, 1) => write!(f, "1 stream {trouble}"),
+            Self::Poor(trouble, count) => write!(f, "{count} streams, each of which {trouble}"),
         }
     }
 }
@@ -112,10 +119,14 @@ enum Explains {
     Missing,
     /// Others find nothing here.
     Hidden,
-    /// Both of these.
+    /// Both of these, and that a stream does not open or its clock does not answer.
     Both,
+    /// These troubles of streams that are found.
+    Poor(&'static [Trouble]),
     /// It is a symptom itself.
     Itself,
+    /// It is, and whatever else there is follows from it.
+    All,
 }
 
 impl Explains {
@@ -124,10 +135,16 @@ impl Explains {
         match self {
             // No cause tells what is there.
             _ if matches!(symptom, Symptom::Unasked(_)) => false,
+            Self::Poor(troubles) => {
+                matches!(symptom, Symptom::Poor(trouble, _) if troubles.contains(trouble))
+            }
+            Self::All => true,
+            Self::Both => !matches!(symptom, Symptom::Poor(trouble, _)
+                if !matches!(trouble, Trouble::Unreachable | Trouble::Clockless)),
+            _ if matches!(symptom, Symptom::Poor(..)) => false,
             Self::NotFound => !is_hidden,
             Self::Missing => matches!(symptom, Symptom::Missing(_)),
             Self::Hidden => is_hidden,
-            Self::Both => true,
             Self::Itself => false,
         }
     }
@@ -162,7 +179,7 @@ const RULES: &[Rule] = &[
         "cfg.secure",
         Level::Fault,
         configuration::secure,
-        Explains::Both,
+        Explains::All,
     ),
     rule(
         "cfg.rejected",
@@ -239,22 +256,96 @@ const RULES: &[Rule] = &[
         network::overrun,
         Explains::Itself,
     ),
+    rule("trust.key", Level::Fault, streams::no_key, Explains::Itself),
+    rule(
+        "trust.here",
+        Level::Fault,
+        streams::refused_here,
+        Explains::Itself,
+    ),
+    rule(
+        "trust.there",
+        Level::Fault,
+        streams::refused_there,
+        Explains::Itself,
+    ),
+    rule(
+        "trust.session",
+        Level::Fault,
+        streams::no_session,
+        Explains::Itself,
+    ),
+    rule(
+        "trust.plaintext",
+        Level::Fault,
+        streams::plaintext,
+        Explains::Itself,
+    ),
+    rule(
+        "stream.silent",
+        Level::Fault,
+        streams::silent,
+        Explains::Poor(&[Trouble::Silent]),
+    ),
+    rule(
+        "stream.slow",
+        Level::Risk,
+        streams::slow,
+        Explains::Poor(&[Trouble::Slow]),
+    ),
+    rule(
+        "stream.gaps",
+        Level::Risk,
+        streams::gaps,
+        Explains::Poor(&[Trouble::Gaps]),
+    ),
+    rule(
+        "stream.old",
+        Level::Risk,
+        streams::old,
+        Explains::Poor(&[Trouble::Old]),
+    ),
     rule(
         "stream.cloned",
         Level::Risk,
-        network::cloned,
+        streams::cloned,
         Explains::Itself,
     ),
     rule(
         "stream.duplicate",
         Level::Risk,
-        network::duplicate,
+        streams::duplicate,
         Explains::Itself,
     ),
     rule(
         "stream.fades",
         Level::Risk,
-        network::fades,
+        streams::fades,
+        Explains::Itself,
+    ),
+    rule("clock.alien", Level::Risk, streams::alien, Explains::Itself),
+    rule(
+        "clock.none",
+        Level::Risk,
+        streams::no_clock,
+        Explains::Poor(&[Trouble::Clockless]),
+    ),
+    rule(
+        "clock.coarse",
+        Level::Risk,
+        streams::coarse,
+        Explains::Poor(&[Trouble::Coarse]),
+    ),
+    rule(
+        "host.fds",
+        Level::Risk,
+        streams::descriptors,
+        Explains::Itself,
+    ),
+    rule(
+        "lib.old",
+        Level::Risk,
+        streams::old_library,
         Explains::Itself,
     ),
     rule(
@@ -297,7 +388,8 @@ pub fn diagnose(seen: &Observations) -> Diagnosis {
         };
         let before = unexplained.len();
         unexplained.retain(|symptom| !explains(symptom));
-        let is_finding = unexplained.len() < before || matches!(rule.explains, Explains::Itself);
+        let is_finding =
+            unexplained.len() < before || matches!(rule.explains, Explains::Itself | Explains::All);
         let finding = Finding {
             id: rule.id.to_owned(),
             level: rule.level,
@@ -337,6 +429,7 @@ pub fn symptoms(seen: &Observations) -> Vec<Symptom> {
     }
     symptoms.extend(dark(seen).map(Symptom::Dark));
     symptoms.extend(unasked(seen).map(Symptom::Unasked));
+    symptoms.extend(streams::troubles(seen).map(|(trouble, count)| Symptom::Poor(trouble, count)));
     let half = unfound(seen).count();
     if half > 0 {
         symptoms.push(Symptom::Half(half));
@@ -395,5 +488,7 @@ fn unfound(seen: &Observations) -> impl Iterator<Item = &StreamSeen> {
     answered.filter(move |it| !it.is_here && it.session == seen.asked.session && !is_found(it))
 }
 
+#[cfg(test)]
+mod stream_tests;
 #[cfg(test)]
 mod tests;

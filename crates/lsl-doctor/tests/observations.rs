@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use lsl_doctor::observe::Observations;
 use lsl_doctor::table::diagnose;
@@ -22,7 +23,7 @@ struct Recorded {
     observations: Value,
 }
 
-fn recorded() -> Vec<(String, Recorded)> {
+static RECORDED: LazyLock<Vec<(String, Recorded)>> = LazyLock::new(|| {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/observations");
     let files = std::fs::read_dir(folder)
         .unwrap()
@@ -37,7 +38,7 @@ fn recorded() -> Vec<(String, Recorded)> {
     let all: Vec<_> = files.map(read).collect();
     assert!(all.len() > 15, "{} recordings", all.len());
     all
-}
+});
 
 fn observations(value: &Value) -> Observations {
     serde_json::from_value(value.clone()).unwrap()
@@ -45,7 +46,7 @@ fn observations(value: &Value) -> Observations {
 
 #[test]
 fn each_lab_has_its_finding_and_healthy_ones_have_none() {
-    for (name, recorded) in recorded() {
+    for (name, recorded) in RECORDED.iter() {
         let found = diagnose(&observations(&recorded.observations)).findings;
         let found: Vec<String> = found.into_iter().map(|it| it.id).collect();
         assert_eq!(found, recorded.findings, "{name}");
@@ -58,7 +59,7 @@ proptest! {
     /// Whatever is not known adds no finding: there are fewer causes, or one that was a note is the first.
     #[test]
     fn not_knowing_is_no_evidence(mask in proptest::collection::vec(any::<bool>(), 16)) {
-        for (name, recorded) in recorded() {
+        for (name, recorded) in RECORDED.iter() {
             let all = diagnose(&observations(&recorded.observations));
             let known: BTreeSet<&str> =
                 all.findings.iter().chain(&all.notes).map(|it| it.id.as_str()).collect();

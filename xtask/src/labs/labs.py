@@ -8,10 +8,11 @@ import healing
 import healthy
 import pair
 import rescued
+import streams
 from network import Network
 from lab import play
 
-SETS = (broken, healing, healthy, pair, rescued)
+SETS = (broken, healing, healthy, pair, rescued, streams)
 LABS = {name: lab for each in SETS for name, lab in each.LABS.items()}
 
 # They mostly wait.

@@ -60,22 +60,29 @@ class Network(Stage):
     def streams(self, machine=None, names=STREAMS):
         """Starts the senders and waits until they offer their streams."""
         machine = machine or self.amp
-        libraries = {"Old": ("1.17", os.environ["LSL_STAGE_OLDER"]), "New": ("1.18", None)}
         for name in names:
             if name == "Ours":
                 program = machine.start("gen", "--name", name, "--rate", "50", "--channels", "1")
                 until(name, lambda: "Ctrl-C" in program.stderr() or not program.is_running())
             else:
-                program = self.foreign(machine, name, 1, *libraries[name])
+                program = self.foreign(machine, name, 1, *self.library(name))
             expect(program.is_running(), program)
             self.senders.append(program)
 
-    def foreign(self, machine, name, count, expected, library):
+    def library(self, name):
+        """What a library calls itself, and where it is."""
+        return {
+            "New": ("1.18", None),
+            "Old": ("1.17", os.environ["LSL_STAGE_OLDER"]),
+            "Ours": ("lsl-rs", self.tools.library),
+        }[name]
+
+    def foreign(self, machine, name, count, expected, library, *how):
         env = self.environment(machine.name)
         env["LSL_STAGE_EXPECT"] = expected
         if library:
             env["PYLSL_LIB"] = library
-        words = [*machine.enter, self.tools.pylsl, str(HERE / "sender.py"), name, str(count)]
+        words = [*machine.enter, self.tools.pylsl, str(HERE / "sender.py"), name, str(count), *how]
         program = self.spawn(words, env)
         until(name, lambda: program.lines or not program.is_running())
         return program
@@ -100,20 +107,20 @@ class Network(Stage):
             path.write_text(text.replace(str(self.folder), "/lab") + "\n")
         return report
 
-    def diagnosed(self, machine, finding, *words):
+    def diagnosed(self, machine, finding, *words, status=1):
         """Has the doctor name this and nothing else."""
-        report = self.doctor(machine, *words, status=1, expected=[finding])
+        report = self.doctor(machine, *words, status=status, expected=[finding])
         found = [each["id"] for each in report["findings"]]
         seen = json.dumps(report["observations"], indent=1)
         expect(found == [finding], f"{found}, not {finding}; notes {report['notes']}:", seen)
         return report["findings"][0]
 
-    def type_in(self, machine, finding):
+    def type_in(self, machine, finding, answer=""):
         """Types what the doctor printed."""
         commands = [command for remedy in finding["remedies"] for command in remedy["run"]]
         expect(commands, "nothing to type:", finding)
         for command in commands:
-            program = self.spawn([*machine.enter, "sh", "-c", command], self.environment(machine.name))
+            program = self.spawn([*machine.enter, "sh", "-c", command + answer], self.environment(machine.name))
             program.ends(0)
 
     def all_there(self, names=STREAMS):

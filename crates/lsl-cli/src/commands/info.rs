@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use clap::Args;
 use lsl_core::xml::ElementRef;
 use lsl_core::{Context, Inlet, Retained, StreamInfo};
+use lsl_doctor::collect::probe::{self, Checked, Finding};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -12,7 +13,6 @@ use crate::failure::Outcome;
 use crate::streams::describe::{Described, element_json};
 use crate::streams::encryption::{self, Names, Proved};
 use crate::streams::link;
-use crate::streams::probe::{self, Checked, Finding};
 use crate::streams::select::StreamArgs;
 use crate::ui::text::{printable, rate};
 

@@ -31,6 +31,21 @@ fn a_stream_is_there_nearly_there_or_not() {
 }
 
 #[test]
+fn a_stream_that_is_named_is_opened_and_read() {
+    let lab = Lab::new();
+    let _generator = lab.start(&["gen", "--name", "Amp"]);
+    lab.run(&["info", "Amp"]).ok();
+    let report = lab.run(&["doctor", "--json", "Amp"]).ok().json();
+    let probed = &report["observations"]["probed"][0];
+    assert_eq!(
+        (&probed["name"], &probed["opened"]),
+        (&json!("Amp"), &json!("yes"))
+    );
+    assert!(probed["fed"]["samples"].as_u64() > Some(20), "{probed}");
+    assert!(probed["fed"]["clock"]["seconds"].is_f64(), "{probed}");
+}
+
+#[test]
 fn json_is_one_object() {
     let lab = Lab::new();
     let ended = lab.run(&["doctor", "--json", "--local"]);

@@ -43,7 +43,7 @@ pub(super) fn none(seen: &Observations) -> Option<Cause> {
 }
 
 /// Streams of other machines that answered.
-fn answered(seen: &Observations) -> impl Iterator<Item = &StreamSeen> {
+pub(super) fn answered(seen: &Observations) -> impl Iterator<Item = &StreamSeen> {
     seen.wave
         .iter()
         .flat_map(|wave| &wave.streams)
@@ -253,107 +253,6 @@ pub(super) fn overrun(seen: &Observations) -> Option<Cause> {
             .map(|it| format!("{}: {} lost", who(it), it.lost))
             .collect(),
         remedies: vec![remedy::more_room(seen)],
-        ..Cause::default()
-    })
-}
-
-/// All streams that are known, each once per uid and host.
-fn all_streams(seen: &Observations) -> Vec<&StreamSeen> {
-    let mut all: Vec<&StreamSeen> = Vec::new();
-    let wave = seen.wave.iter().flat_map(|wave| &wave.streams);
-    for stream in wave.chain(seen.found.iter().flatten()) {
-        if !all
-            .iter()
-            .any(|it| (&it.uid, &it.hostname) == (&stream.uid, &stream.hostname))
-        {
-            all.push(stream);
-        }
-    }
-    all
-}
-
-/// The first two streams for which something holds.
-fn pair<'a>(
-    streams: &[&'a StreamSeen],
-    holds: impl Fn(&StreamSeen, &StreamSeen) -> bool,
-) -> Option<(&'a StreamSeen, &'a StreamSeen)> {
-    streams.iter().enumerate().find_map(|(at, one)| {
-        let other = streams
-            .iter()
-            .skip(at + 1)
-            .find(|other| holds(one, other))?;
-        Some((*one, *other))
-    })
-}
-
-pub(super) fn cloned(seen: &Observations) -> Option<Cause> {
-    let all = all_streams(seen);
-    let (one, other) = pair(&all, |one, other| {
-        one.uid == other.uid && one.hostname != other.hostname
-    })?;
-    Some(Cause {
-        subject: one.name.clone(),
-        text: format!(
-            "\"{}\" has one uid on {} and on {}: a machine was cloned with its programs running. \
-             Receivers take both for one stream.",
-            one.name, one.hostname, other.hostname
-        ),
-        streams: 2,
-        remedies: vec![Remedy::advice(
-            seen,
-            "start the program again on one of them",
-        )],
-        ..Cause::default()
-    })
-}
-
-pub(super) fn duplicate(seen: &Observations) -> Option<Cause> {
-    let all = all_streams(seen);
-    let key = |it: &StreamSeen| {
-        (
-            it.name.clone(),
-            it.stream_type.clone(),
-            it.source_id.clone(),
-            it.session.clone(),
-        )
-    };
-    let (one, other) = pair(&all, |one, other| {
-        !one.source_id.is_empty() && one.uid != other.uid && key(one) == key(other)
-    })?;
-    Some(Cause {
-        subject: one.name.clone(),
-        text: format!(
-            "\"{}\" with source id '{}' is there twice, on {} and on {}: receivers cannot tell them \
-             apart, and a recording may change from one to the other.",
-            one.name, one.source_id, one.hostname, other.hostname
-        ),
-        streams: 2,
-        remedies: vec![Remedy::advice(
-            seen,
-            "end one of them, or give it a source id of its own",
-        )],
-        ..Cause::default()
-    })
-}
-
-pub(super) fn fades(seen: &Observations) -> Option<Cause> {
-    let wave = seen.wave.as_ref().filter(|wave| wave.waves >= 3)?;
-    let is_faint = |it: &&StreamSeen| it.waves > 0 && it.waves * 3 < wave.waves * 2 && it.by_group;
-    let faint: Vec<&StreamSeen> = answered(seen).filter(is_faint).collect();
-    let first = faint.first()?;
-    Some(Cause {
-        subject: first.name.clone(),
-        text: format!(
-            "{} answered in {} of {} waves: a short search may miss it.",
-            count(faint.len()),
-            first.waves,
-            wave.waves
-        ),
-        streams: faint.len(),
-        remedies: vec![Remedy::advice(
-            seen,
-            "search longer (--timeout 5), or use a cable",
-        )],
         ..Cause::default()
     })
 }

@@ -12,6 +12,7 @@ use lsl_core::secure::trust::{Date, Network, Peer, TrustList, TrustedRole};
 use lsl_core::secure::{
     Cause, Error, Local, OsRandom, PublicKey, SecretKey, Suites, files, keyfile,
 };
+use lsl_doctor::collect::probe::KeyProbe;
 use lsl_proto::describe::stream_queries;
 use zeroize::Zeroizing;
 
@@ -20,7 +21,6 @@ use crate::failure::{Failure, Outcome};
 use crate::files::device::{EMPTY_TRUST, check_name, trust_add};
 use crate::files::place::{PlaceArgs, SecurityConfig};
 use crate::files::trust::{TrustFile, expiry};
-use crate::streams::probe::KeyProbe;
 use crate::ui::notice::note;
 use crate::ui::text::printable;
 

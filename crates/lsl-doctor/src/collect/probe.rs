@@ -13,21 +13,25 @@ use lsl_core::secure::{
 use lsl_core::{StreamInfo, local_clock};
 use lsl_proto::describe::descriptor;
 
-use super::describe::Described;
-
 /// Result of a session with an outlet.
 #[derive(Debug)]
-pub(crate) struct Checked {
+pub struct Checked {
     /// The outlet's key, if it got so far as to prove it.
-    pub(crate) peer: Option<PublicKey>,
-    pub(crate) finding: Finding,
+    pub peer: Option<PublicKey>,
+    /// How it ended.
+    pub finding: Finding,
 }
 
 /// Outcome of a handshake, by the side that refuses.
 #[derive(Debug)]
-pub(crate) enum Finding {
+pub enum Finding {
     /// Neither side: the session was opened.
-    Accepted { peer_name: String, suite: Suite },
+    Accepted {
+        /// Our name for the outlet's device.
+        peer_name: String,
+        /// The cipher.
+        suite: Suite,
+    },
     /// We refuse the outlet's key.
     Here(Cause),
     /// The outlet refuses our key.
@@ -37,11 +41,9 @@ pub(crate) enum Finding {
 }
 
 /// Opens a session with the outlet of a resolved stream, as an inlet would, and closes it. Blocks.
-pub(crate) fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) -> Checked {
-    let stream = Described::from(info);
-    let is_minimal = stream
-        .encryption
-        .as_ref()
+pub fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) -> Checked {
+    let is_minimal = info
+        .security_advert()
         .is_some_and(|claimed| claimed.minimal);
     // Discovery does not show the true fields of a minimal outlet.
     let expected = (!is_minimal).then(|| descriptor(info));
@@ -52,11 +54,7 @@ pub(crate) fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) 
             "the stream has no usable address",
         )),
     };
-    let addresses = stream.addresses();
-    let addresses = addresses
-        .iter()
-        .filter_map(|text| text.to_socket_addrs().ok());
-    for address in addresses.flatten() {
+    for address in addresses(info) {
         checked = check_at(security, local, address, expected.as_ref());
         // Another address of the same outlet may be reachable.
         if !matches!(checked.finding, Finding::Failed(Error::Io { .. })) {
@@ -64,6 +62,24 @@ pub(crate) fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) 
         }
     }
     checked
+}
+
+/// Returns where samples come from, IPv4 first.
+pub fn addresses(info: &StreamInfo) -> Vec<SocketAddr> {
+    let places = [
+        (info.v4_address(), info.v4_data_port()),
+        (info.v6_address(), info.v6_data_port()),
+    ];
+    let mut addresses = Vec::new();
+    for (address, port) in places {
+        // A link-local address has its interface behind it.
+        if port != 0
+            && let Ok(found) = (address.as_ref(), port).to_socket_addrs()
+        {
+            addresses.extend(found);
+        }
+    }
+    addresses
 }
 
 fn check_at(
@@ -116,14 +132,17 @@ fn check_at(
 
 /// A connection with an outlet that has proved that it owns its key, and waits for our decision.
 #[derive(Debug)]
-pub(crate) struct KeyProbe {
+pub struct KeyProbe {
     line: Line,
     peer: PublicKey,
 }
 
 impl KeyProbe {
     /// Connects and starts the handshake. Blocks, at most for 15 s.
-    pub(crate) fn at(address: SocketAddr, local: Arc<Local>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// Why the outlet proved no key.
+    pub fn at(address: SocketAddr, local: Arc<Local>) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, CONNECT)
             .map_err(|error| Error::io(format!("connecting with {address}"), error))?;
         stream
@@ -138,7 +157,7 @@ impl KeyProbe {
     }
 
     /// Returns the key that the outlet proved.
-    pub(crate) fn peer(&self) -> PublicKey {
+    pub fn peer(&self) -> PublicKey {
         self.peer
     }
 
@@ -153,7 +172,7 @@ impl KeyProbe {
     }
 
     /// Ends the handshake without revealing our identity.
-    pub(crate) fn refuse(mut self, cause: Cause) {
+    pub fn refuse(mut self, cause: Cause) {
         // The error says what was asked for.
         let _ = self.line.proceed(Some(Answer::PeerKey(Err(cause))));
     }
@@ -236,7 +255,7 @@ impl Line {
         let most = self.connection.max_read().min(buffer.len());
         let left = Duration::from_secs_f64((due - local_clock()).max(SHORTEST_SECS));
         self.stream.set_read_timeout(Some(left)).map_err(failed)?;
-        let received = match self.stream.read(&mut buffer[..most]) {
+        let received = match self.stream.read(buffer.get_mut(..most).unwrap_or_default()) {
             Ok(received) => received,
             // The outlet closed without reading everything: no less a close.
             Err(error) if is_gone(&error) => 0,
@@ -251,7 +270,7 @@ impl Line {
                 };
             }
         };
-        let bytes = &mut buffer[..received];
+        let bytes = buffer.get_mut(..received).unwrap_or_default();
         (self.connection).handle_input(bytes, local_clock(), |_| Ok(()))
     }
 
