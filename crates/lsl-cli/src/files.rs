@@ -5,5 +5,6 @@ pub(crate) mod at_rest_keys;
 pub(crate) mod device;
 pub(crate) mod place;
 pub(crate) mod recording;
+pub(crate) mod security_log;
 pub(crate) mod summary;
 pub(crate) mod trust;

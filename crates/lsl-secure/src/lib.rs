@@ -37,7 +37,7 @@ pub use keys::{Fingerprint, Local, Psk, PublicKey, Role, SecretKey};
 pub use limits::{Host, TokenBucket};
 pub use policy::Policy;
 pub use record::{Opener, Record, Sealer, Totals};
-pub use security::{Security, SessionEntry, SessionGuard};
+pub use security::{Security, SessionEntry, SessionGuard, trust_changes};
 pub use session::{Exporter, Session, SessionId};
 pub use suite::{AeadKey, OsRandom, Random, Suite, Suites};
 pub use time::{

@@ -21,6 +21,7 @@ use crate::policy::{Candidate, Discovery, Policy, Way, not_trusted_text, way_of_
 use crate::trust::{Date, StreamQueries, TrustList, today};
 use crate::{Cause, Descriptor, Error, Local, Psk, PublicKey, Result, Role, SecretKey, Suites};
 
+mod changes;
 mod clock;
 mod live;
 mod load;
@@ -29,6 +30,7 @@ mod running;
 mod tests;
 mod watch;
 
+pub use changes::trust_changes;
 pub use live::{SessionEntry, SessionGuard};
 
 use clock::Clock;
@@ -543,6 +545,9 @@ impl Security {
                     self.audit
                         .record(Event::new(EventKind::TrustReloaded).detail(detail));
                     load::warn_of_ends(&list, self.today());
+                }
+                for event in trust_changes(&self.trust(), &list) {
+                    self.audit.record(event);
                 }
                 let ended = changed.then(|| {
                     let mut live = lock(&self.running().live);

@@ -236,3 +236,62 @@ fn the_configuration_names_the_log() {
     assert_eq!(ended.status.code(), Some(2), "{ended:?}");
     assert!(String::from_utf8_lossy(&ended.stderr).contains("audit_file"));
 }
+
+#[test]
+fn commands_that_change_keys_and_trust_are_logged() {
+    let lab = Lab::new();
+    let directory = lab.path("device");
+    let log = lab.path("audit.jsonl");
+    lab.run(&["key", "init", "--name", "amp1", "--dir", &directory])
+        .ok();
+    let config = format!("{directory}/lsl-secure.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let text = text.replace("audit_file = \"\"", &format!("audit_file = \"{log}\""));
+    fs::write(&config, text).unwrap();
+    lab.run(&["key", "init", "--next", "--dir", &directory])
+        .ok();
+    let other = lab.path("other");
+    lab.run(&["key", "init", "--name", "rec1", "--dir", &other])
+        .ok();
+    let shown = lab.run(&["key", "show", "--dir", &other]).ok().stdout;
+    let key = shown
+        .split_whitespace()
+        .find(|it| it.starts_with("lsl-ed25519:"))
+        .unwrap();
+    let add = [
+        "trust",
+        "add",
+        "rec1",
+        key,
+        "--role",
+        "inlet",
+        "--from",
+        "10.1.0.0/16",
+    ];
+    lab.run(&[&add[..], &["--dir", &directory]].concat()).ok();
+    lab.run(&[
+        "trust", "add", "rec1", key, "--role", "both", "--dir", &directory,
+    ])
+    .ok();
+    lab.run(&["trust", "remove", "rec1", "--dir", &directory])
+        .ok();
+    let lines = lab
+        .run(&["audit", "tail", &log, "--json"])
+        .ok()
+        .json_lines();
+    let told = |key: &str| -> Vec<String> {
+        let texts = lines
+            .iter()
+            .map(|line| line[key].as_str().unwrap_or_default().to_owned());
+        texts.collect()
+    };
+    let changed = "trust_changed";
+    assert_eq!(told("event"), ["key_made", changed, changed, changed]);
+    assert_eq!(told("action"), ["next", "added", "changed", "removed"]);
+    assert_eq!(told("trust_role"), ["", "inlet", "both", "both"]);
+    assert_eq!(lines[1]["from"], serde_json::json!(["10.1.0.0/16"]));
+    assert!(
+        told("peer_fp").iter().all(|it| it.starts_with("SHA256:")),
+        "{lines:?}"
+    );
+}

@@ -113,9 +113,18 @@ pub(crate) async fn dial(
         }
         Way::Refuse { cause, text } => (cause, text),
     };
-    let event = event(EventKind::PolicyRefused, security, target.info, peer);
-    let event = event.cause(cause).detail(text.as_str());
-    security.audit().record(event);
+    // Without encryption only where there was some before, or the policy would have said so.
+    let is_downgrade = cause == Cause::PlaintextRefused
+        && (security.policy() == Policy::Migrate || target.peers.keys().has_tried);
+    let kind = if is_downgrade {
+        EventKind::DowngradeRefused
+    } else {
+        EventKind::PolicyRefused
+    };
+    security.audit().record_with(kind, |kind| {
+        let event = event(kind, security, target.info, peer);
+        event.cause(cause).detail(text.as_str())
+    });
     target.peers.failed(cause, &text);
     Err(Error::Security(text))
 }

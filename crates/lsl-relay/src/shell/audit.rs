@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use lsl_core::relay::Peer;
-use lsl_core::secure::audit::{Event, EventKind};
+use lsl_core::secure::audit::{Event, EventKind, Span};
 use lsl_core::secure::{Cause, Fingerprint, PublicKey};
 use lsl_core::{Context, StreamInfo};
 
@@ -21,6 +21,9 @@ pub(super) fn refused(
     let Ok(security) = shared.context.security() else {
         return;
     };
+    if !security.audit().wants(EventKind::StreamRefused) {
+        return;
+    }
     let name = key.map_or_else(
         || "programs without a key".to_owned(),
         |key| {
@@ -53,12 +56,14 @@ pub(super) fn limit(shared: &Shared, peer: &Peer, what: &str) {
     let Ok(security) = shared.context.security() else {
         return;
     };
-    let event = Event::new(EventKind::LimitsHit).cause(Cause::Busy);
-    let mut event = event.peer_addr(peer.address).detail(what);
-    if let Some((key, name)) = &peer.trusted {
-        event = event.peer(key.fingerprint()).peer_name(name);
-    }
-    security.audit().record(event);
+    security.audit().record_with(EventKind::LimitsHit, |kind| {
+        let event = Event::new(kind).cause(Cause::Busy);
+        let event = event.peer_addr(peer.address).detail(what);
+        match &peer.trusted {
+            Some((key, name)) => event.peer(key.fingerprint()).peer_name(name),
+            None => event,
+        }
+    });
 }
 
 /// Records and logs the addresses where whoever comes reads in plaintext.
@@ -67,17 +72,18 @@ pub(super) fn insecure(context: &Context, addresses: &[SocketAddr]) {
         return;
     };
     for address in addresses {
-        let detail = format!(
-            "{address} answers programs that do not encrypt: whoever reaches it reads every stream"
-        );
-        let event = Event::new(EventKind::RelayInsecure).detail(detail);
-        security.audit().record(event);
+        security.audit().record_with(EventKind::RelayInsecure, |kind| {
+            Event::new(kind).detail(format!(
+                "{address} answers programs that do not encrypt: whoever reaches it reads every stream"
+            ))
+        });
     }
 }
 
-/// Records that a link to this relay is up, or how it ended.
+/// Records that a link to this relay is up, or how it ended: both in the tree `span`.
 pub(super) fn link(
     shared: &Shared,
+    span: Span,
     (address, key, name): (SocketAddr, Option<Fingerprint>, &str),
     ended: Option<&str>,
 ) {
@@ -85,14 +91,20 @@ pub(super) fn link(
         return;
     };
     let kind = ended.map_or(EventKind::LinkUp, |_| EventKind::LinkDown);
-    let mut event = Event::new(kind).peer_addr(address).peer_name(name);
-    if let Some(key) = key {
-        event = event.peer(key);
-    }
-    if let Some(text) = ended {
-        event = event.detail(text);
-    }
-    security.audit().record(event);
+    security.audit().record_with(kind, |kind| {
+        let event = Event::new(kind)
+            .span(span)
+            .peer_addr(address)
+            .peer_name(name);
+        let event = match key {
+            Some(key) => event.peer(key),
+            None => event,
+        };
+        match ended {
+            Some(text) => event.detail(text),
+            None => event,
+        }
+    });
 }
 
 /// Records that an engine refuses a stream.
@@ -100,7 +112,10 @@ pub(super) fn engine_denied(shared: &Shared, info: &StreamInfo, text: &str) {
     let Ok(security) = shared.context.security() else {
         return;
     };
-    let event = Event::new(EventKind::EngineDenied).stream_uid(info.uid());
-    let event = event.detail(format!("stream \"{}\": {text}", info.name()));
-    security.audit().record(event);
+    security
+        .audit()
+        .record_with(EventKind::EngineDenied, |kind| {
+            let event = Event::new(kind).stream_uid(info.uid());
+            event.detail(format!("stream \"{}\": {text}", info.name()))
+        });
 }

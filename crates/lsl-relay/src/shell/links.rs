@@ -11,6 +11,7 @@ use lsl_core::relay::{Duplex, Either, Peer, dial, select2};
 use lsl_core::{Context, Error};
 use lsl_proto::security::not_a_relay_text;
 use lsl_secure::Fingerprint;
+use lsl_secure::audit::Span;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
@@ -38,6 +39,8 @@ pub(super) struct Connection {
     address: SocketAddr,
     /// Told when the directory is to be read anew.
     anew: Arc<Notify>,
+    /// Tree of its events.
+    span: Span,
 }
 
 /// Answers a request to link, and has the link carried by tasks of the relay.
@@ -291,6 +294,7 @@ impl Connection {
             key: trusted.map(|(key, _)| key.fingerprint()),
             address: peer.address,
             anew: Arc::default(),
+            span: Span::begin(),
         }
     }
 
@@ -316,7 +320,7 @@ impl State {
                 if let Some(connection) = self.connections.get(&id) {
                     self.book.link_up(peer, connection.key, now);
                     tracing::info!("link to relay {} ({peer}) is up", connection.name);
-                    audit::link(shared, connection.facts(), None);
+                    audit::link(shared, connection.span, connection.facts(), None);
                     // One that is replaced has no other end than this.
                     self.clocks.machine.link_down(peer);
                     let (link, anew) = (connection.link.clone(), Arc::clone(&connection.anew));
@@ -394,7 +398,7 @@ impl State {
         {
             let peer = connection.peer;
             tracing::info!("link to relay {} ({peer}) is down: {text}", connection.name);
-            audit::link(shared, connection.facts(), Some(text));
+            audit::link(shared, connection.span, connection.facts(), Some(text));
             self.book.link_down(peer, now);
             self.clocks.machine.link_down(peer);
         }

@@ -70,6 +70,42 @@ event_fields! {
     steps: Vec<TimedStep>,
     /// Sets the sums of a closed session.
     traffic: Traffic,
+    /// Sets what only few kinds of events have.
+    more: Vec<(&'static str, Extra)>,
+}
+
+/// Value of a field that only few kinds of events have. Texts are made safe when the event is written.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Extra {
+    Number(u64),
+    Truth(bool),
+    Text(String),
+    Texts(Vec<String>),
+}
+
+impl From<u64> for Extra {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Extra {
+    fn from(truth: bool) -> Self {
+        Self::Truth(truth)
+    }
+}
+
+impl From<&str> for Extra {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Vec<String>> for Extra {
+    fn from(texts: Vec<String>) -> Self {
+        Self::Texts(texts)
+    }
 }
 
 /// Sums of one session, for `session_closed`.
@@ -140,6 +176,11 @@ event_kinds! {
     StreamRefused = "stream_refused",
     LinkUp = "link_up",
     LinkDown = "link_down",
+    DowngradeRefused = "downgrade_refused",
+    KeyMade = "key_made",
+    TrustChanged = "trust_changed",
+    RecordingBegun = "recording_begun",
+    RecordingEnded = "recording_ended",
 }
 
 impl EventKind {
@@ -158,6 +199,10 @@ impl EventKind {
                 | Self::FileVerified
                 | Self::LinkUp
                 | Self::LinkDown
+                | Self::KeyMade
+                | Self::TrustChanged
+                | Self::RecordingBegun
+                | Self::RecordingEnded
         )
     }
 
@@ -169,7 +214,7 @@ impl EventKind {
 
 /// Events that a stranger, or somebody with no right to more, can cause as often as he likes. Each has its own budget of lines, so that
 /// a flood of one hides none of another.
-pub(super) const RATED: [EventKind; 7] = [
+pub(super) const RATED: [EventKind; 8] = [
     EventKind::HandshakeFailed,
     EventKind::PolicyRefused,
     EventKind::PlaintextAccepted,
@@ -178,6 +223,7 @@ pub(super) const RATED: [EventKind; 7] = [
     EventKind::PeerAlert,
     EventKind::LimitsHit,
     EventKind::StreamRefused,
+    EventKind::DowngradeRefused,
 ];
 
 /// An event with its time, and with what was left out before it.
@@ -197,6 +243,14 @@ impl Event {
         let took = Duration::try_from_secs_f64(now - trail.begun);
         let event = self.span(trail.span()).took(took.unwrap_or_default());
         event.steps(trail.steps())
+    }
+
+    /// Adds a field that only few kinds of events have; `key` is no name of another field.
+    #[must_use]
+    pub fn with(mut self, key: &'static str, value: impl Into<Extra>) -> Self {
+        let more = self.more.get_or_insert_default();
+        more.push((key, value.into()));
+        self
     }
 
     /// Version of the protocol, if there is a session.

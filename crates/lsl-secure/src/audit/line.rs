@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use base64ct::{Base64Unpadded, Encoding as _};
 use lsl_platform::calendar::rfc3339_nanos;
 
-use super::event::{Entry, role_name};
+use super::event::{Entry, Extra, role_name};
 use super::span::Span;
 use super::text::{MAX_DETAIL, MAX_OUTSIDE, is_plain, safe};
 use crate::handshake::{MAX_STEPS, TimedStep};
@@ -78,6 +78,7 @@ impl Line {
             );
             line.truth("clean", Some(traffic.clean));
         }
+        line.more(event.more.iter().flatten());
         line.number("suppressed", entry.suppressed);
         line
     }
@@ -106,22 +107,24 @@ impl Line {
 
     /// A text from outside, made safe and cut to `max_bytes`.
     fn text(&mut self, name: &str, value: Option<&str>, max_bytes: usize) {
-        self.field(name, value, |line, text| {
-            line.quoted(|line| {
-                if text.len() <= max_bytes && is_plain(text) {
-                    return line.put(text.as_bytes());
+        self.field(name, value, |line, text| line.quote(text, max_bytes));
+    }
+
+    fn quote(&mut self, text: &str, max_bytes: usize) {
+        self.quoted(|line| {
+            if text.len() <= max_bytes && is_plain(text) {
+                return line.put(text.as_bytes());
+            }
+            // JSON wants these two escaped, and control characters, of which none is left.
+            for part in safe(text, max_bytes).split_inclusive(['"', '\\']) {
+                let mark = part.ends_with(['"', '\\']);
+                let (plain, mark) = part.as_bytes().split_at(part.len() - usize::from(mark));
+                line.put(plain);
+                if !mark.is_empty() {
+                    line.put(b"\\");
+                    line.put(mark);
                 }
-                // JSON wants these two escaped, and control characters, of which none is left.
-                for part in safe(text, max_bytes).split_inclusive(['"', '\\']) {
-                    let mark = part.ends_with(['"', '\\']);
-                    let (plain, mark) = part.as_bytes().split_at(part.len() - usize::from(mark));
-                    line.put(plain);
-                    if !mark.is_empty() {
-                        line.put(b"\\");
-                        line.put(mark);
-                    }
-                }
-            });
+            }
         });
     }
 
@@ -146,6 +149,32 @@ impl Line {
             self.put(b"]");
         }
         self.put(b"]");
+    }
+
+    /// Fields that few events have, as far as a line has room for them; the rest is counted.
+    fn more<'a>(&mut self, fields: impl Iterator<Item = &'a (&'static str, Extra)>) {
+        let mut left_out = 0_u64;
+        for (key, value) in fields {
+            let before = self.0.len();
+            match value {
+                Extra::Number(number) => self.number(key, Some(*number)),
+                Extra::Truth(truth) => self.truth(key, Some(*truth)),
+                Extra::Text(text) => self.text(key, Some(text), MAX_OUTSIDE),
+                Extra::Texts(texts) => self.field(key, Some(texts), |line, texts| {
+                    line.put(b"[");
+                    for (index, text) in texts.iter().enumerate() {
+                        line.put(if index == 0 { b"" } else { b"," });
+                        line.quote(text, MAX_OUTSIDE);
+                    }
+                    line.put(b"]");
+                }),
+            }
+            if self.0.len() > MAX_WITH_MORE {
+                self.0.truncate(before);
+                left_out += 1;
+            }
+        }
+        self.number("left_out", (left_out > 0).then_some(left_out));
     }
 
     fn quoted(&mut self, write: impl FnOnce(&mut Self)) {
@@ -205,6 +234,9 @@ pub(super) fn decimal(mut number: u64) -> ([u8; MAX_DIGITS], usize) {
     }
     (digits, start)
 }
+
+/// With what stands behind it, such as the place in a chain, a line is no longer than 4096 bytes.
+const MAX_WITH_MORE: usize = 3600;
 
 /// Holds most lines.
 const USUAL_LEN: usize = 640;

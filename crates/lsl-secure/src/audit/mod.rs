@@ -30,7 +30,7 @@ use lsl_platform::clock::{local_clock, utc_now};
 use lsl_platform::fork::PerProcess;
 use tracing::Level;
 
-pub use self::event::{Event, EventKind, Traffic};
+pub use self::event::{Event, EventKind, Extra, Traffic};
 pub use self::file::rotated;
 pub use self::span::Span;
 pub use self::text::printable;
@@ -429,6 +429,7 @@ fn emit(entry: &Entry) {
                 records = event.traffic.map(|traffic| traffic.records),
                 duration_secs = event.traffic.map(|traffic| traffic.duration_secs),
                 clean = event.traffic.map(|traffic| traffic.clean),
+                more = event.more.as_ref().map(|more| safe(&format!("{more:?}"), MAX_DETAIL)),
                 suppressed = suppressed,
                 "{}",
                 match &event.detail {

@@ -191,6 +191,7 @@ fn hostile_text_makes_neither_lines_nor_escapes() {
 #[test]
 fn the_longest_line_is_whole() {
     let quotes = "\"".repeat(5000);
+    let quotes_again = quotes.clone();
     let event = Event::new(EventKind::TrustReloadFailed)
         .span(Span::begin())
         .took(Duration::MAX)
@@ -214,7 +215,10 @@ fn the_longest_line_is_whole() {
             records: u64::MAX,
             duration_secs: f64::MIN_POSITIVE,
             clean: false,
-        });
+        })
+        .with("short", vec!["a\nb".to_owned(), "\"".to_owned()])
+        .with("long", quotes_again.as_str())
+        .with("number", u64::MAX);
     let entry = Entry {
         event,
         utc: utc_now(),
@@ -230,8 +234,26 @@ fn the_longest_line_is_whole() {
     assert_eq!(value["stream_uid"].as_str().unwrap().len(), 256);
     assert_eq!(value["suppressed"], u64::MAX);
     assert_eq!(value["dropped"], u64::MAX);
-    assert_eq!(value.as_object().unwrap().len(), 28);
+    // There is no room for what only few events have.
+    assert_eq!(value["left_out"], 3);
+    assert_eq!(value.as_object().unwrap().len(), 29);
     assert_eq!(value["steps"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn what_only_few_events_have_is_written_as_it_is() {
+    let scratch = Scratch::new();
+    let audit = Audit::open(&scratch.file(), 0).unwrap();
+    let event = Event::new(EventKind::RecordingEnded).with("samples", 5);
+    let event = event.with("signed", true).with("action", "a\n\"");
+    audit.record(event.with("from", vec!["10.0.0.0/8".to_owned(), "\\".to_owned()]));
+    assert!(audit.flush(Duration::from_secs(20)));
+    let value = &scratch.values()[0];
+    assert_eq!(value["samples"], 5);
+    assert_eq!(value["signed"], true);
+    assert_eq!(value["action"], "a\\n\"");
+    assert_eq!(value["from"], serde_json::json!(["10.0.0.0/8", "\\"]));
+    assert!(value.get("left_out").is_none());
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
-use lsl_core::secure::audit::{Audit, Event, EventKind};
-use lsl_core::secure::config::{Found, search};
+use lsl_core::secure::audit::{Audit, Event, EventKind, Span};
 use lsl_xdf::at_rest::{self, Cancel, End, ErrorKind, FileOutcome, Identities, Watch};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
+use crate::files::security_log;
 use crate::interrupt::Stop;
 use crate::ui::notice::note;
 use crate::ui::progress;
@@ -75,7 +75,7 @@ impl FileReporter {
             done,
             event,
             bar: progress::bytes(total, doing),
-            audit: security_log(),
+            audit: security_log::found(),
             state: Mutex::new(ReportState {
                 total,
                 ..ReportState::default()
@@ -128,12 +128,16 @@ impl FileReporter {
             return;
         };
         let file = outcome.from.display();
-        audit.record(match &outcome.result {
-            Ok(_) => Event::new(self.event).detail(file.to_string()),
+        let event = match &outcome.result {
+            Ok(done) => Event::new(self.event)
+                .detail(file.to_string())
+                .with("bytes", done.plain_bytes)
+                .with("format", "age-v1"),
             // The end of a long text is cut off.
             Err(error) => Event::new(EventKind::FileFailed)
                 .detail(format!("not {}: {error}: {file}", self.done)),
-        });
+        };
+        audit.record(event.span(Span::begin()));
     }
 
     fn write(&self, outcome: &FileOutcome) -> io::Result<()> {
@@ -201,17 +205,6 @@ impl Watch for FileReporter {
             state.trouble.get_or_insert_with(|| error.into());
         }
     }
-}
-
-/// Opens the audit file of the configuration. A failure is reported and does not stop the command.
-fn security_log() -> Option<Audit> {
-    let Ok(Found::Settings { settings, .. }) = search() else {
-        return None;
-    };
-    let path = settings.audit_file?;
-    Audit::open(&path, settings.audit_keep_days)
-        .inspect_err(|error| note(format_args!("lsl: {error}; nothing is logged")))
-        .ok()
 }
 
 fn end_name(end: End) -> &'static str {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use lsl_core::secure::audit::{Event, EventKind};
 use lsl_core::secure::{OsRandom, PublicKey, SecretKey, config};
 use lsl_platform::files::{Owner, Who};
 use lsl_platform::remedy;
@@ -13,6 +14,7 @@ use crate::files::device::{
     Device, Made, check_name, check_place, name_or_default, refuse_existing, trust_add,
 };
 use crate::files::place::{self, CONFIG_NAME, NEXT_KEY_NAME, SecurityConfig};
+use crate::files::security_log;
 use crate::ui::notice::note;
 use crate::ui::prompt::{self, Passphrase};
 use crate::ui::text::printable;
@@ -110,6 +112,8 @@ impl Init {
         made.keep();
 
         let public = key.public();
+        let event = Event::new(EventKind::KeyMade).peer(public.fingerprint());
+        security_log::record(&place.settings, [event.with("action", "next")]);
         let name = self.name.as_deref().unwrap_or(&place.settings.name);
         let old = place.public_key_if_open();
         let mut out = io::stdout().lock();

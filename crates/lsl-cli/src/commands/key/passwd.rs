@@ -1,10 +1,12 @@
 //! `lsl key passwd`: the passphrase of the device key.
 
 use clap::Args;
+use lsl_core::secure::audit::{Event, EventKind};
 use lsl_core::secure::keyfile;
 
 use crate::failure::{Failure, Outcome};
 use crate::files::place::PlaceArgs;
+use crate::files::security_log;
 use crate::ui::notice::note;
 use crate::ui::prompt;
 
@@ -46,6 +48,13 @@ impl Passwd {
             Some(prompt::ask_new(&path.display().to_string())?)
         };
         keyfile::replace_key(path, &key, new.as_ref().map(|text| text.as_str()))?;
+        let event = Event::new(EventKind::KeyMade).peer(key.public().fingerprint());
+        let action = if self.remove {
+            "passwd_removed"
+        } else {
+            "passwd"
+        };
+        security_log::record(&place.settings, [event.with("action", action)]);
         match (&new, &place.settings.passphrase_file) {
             (None, None) => note(format_args!("{}: no passphrase any more.", path.display())),
             (None, Some(file)) => note(format_args!(

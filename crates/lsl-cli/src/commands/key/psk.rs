@@ -5,12 +5,14 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Args;
+use lsl_core::secure::audit::{Event, EventKind};
 use lsl_core::secure::keyfile;
 use lsl_platform::files::give;
 use lsl_platform::remedy;
 
 use crate::failure::{Failure, Outcome};
 use crate::files::place::{self, PSK_NAME, PlaceArgs};
+use crate::files::security_log;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -49,6 +51,8 @@ impl MakePsk {
                 path.display()
             ))
         })?;
+        let event = Event::new(EventKind::KeyMade).with("action", "psk");
+        security_log::record(&place.settings, [event]);
         let mut out = io::stdout().lock();
         writeln!(out, "{}", path.display())?;
         writeln!(

@@ -2,10 +2,12 @@
 //! and a verdict.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use lsl_core::secure::audit::{Event, EventKind, Span};
 use lsl_core::{Context, local_clock};
 use lsl_doctor::observe::StreamAsked;
-use lsl_record::{Recorder, Report, StartError, Stop as Mode, StreamStatus};
+use lsl_record::{Recorder, Report, StartError, Status, Stop as Mode, StreamStatus};
 use lsl_xdf::ErrorKind;
 
 use super::display::{Display, StatusLine, StreamRow, size};
@@ -22,6 +24,8 @@ pub(super) struct Running<'a> {
     reporter: Reporter<'a>,
     recorder: Recorder,
     display: Display,
+    /// Tree of its events.
+    span: Span,
 }
 
 impl<'a> Running<'a> {
@@ -43,11 +47,22 @@ impl<'a> Running<'a> {
         } = reporter;
         let recorder = plan.recorder(context, wishes, path, events)?;
         match reporter.during(|| recorder.start(plan.timeout_secs, stop.first())) {
-            Ok(recorder) => Ok(Some(Self {
-                reporter,
-                recorder,
-                display: Display::new(plan.json),
-            })),
+            Ok(recorder) => {
+                let span = Span::begin();
+                log(
+                    reporter,
+                    span,
+                    EventKind::RecordingBegun,
+                    &recorder.status(),
+                    |it| it,
+                );
+                Ok(Some(Self {
+                    reporter,
+                    recorder,
+                    display: Display::new(plan.json),
+                    span,
+                }))
+            }
             Err(StartError::Cancelled) => Ok(None),
             Err(error) => Err(not_started(error, context, plan)),
         }
@@ -92,14 +107,51 @@ impl<'a> Running<'a> {
             until: local_clock(),
             grace_secs: GRACE_SECS,
         };
+        let (reporter, span) = (self.reporter, self.span);
         let (recorder, mut display) = (self.recorder, self.display);
         let report = (self.reporter).during(|| recorder.stop(mode, stop.second()));
+        log(
+            reporter,
+            span,
+            EventKind::RecordingEnded,
+            &report.status,
+            |event| {
+                let gaps = report.status.streams.iter().map(|it| it.gaps).sum::<u64>();
+                let took = Duration::try_from_secs_f64(report.status.secs).unwrap_or_default();
+                let event = event.took(took).with("samples", report.samples);
+                event.with("gaps", gaps).with("bytes", report.status.bytes)
+            },
+        );
         let verdict = verdict(&report);
         let status = verdict.as_ref().err().map_or(0, Failure::status);
         display.finish(&report.status, status);
         sum_up(&report);
         verdict
     }
+}
+
+/// Tells auditors of a recording.
+fn log(
+    reporter: Reporter<'_>,
+    span: Span,
+    kind: EventKind,
+    status: &Status,
+    more: impl FnOnce(Event) -> Event,
+) {
+    let Reporter { context, plan, .. } = reporter;
+    let Ok(security) = context.security() else {
+        return;
+    };
+    security.audit().record_with(kind, |kind| {
+        let files = status.files.iter().map(|file| file.display().to_string());
+        let event = Event::new(kind)
+            .span(span)
+            .detail(files.collect::<Vec<_>>().join(", "))
+            .with("streams", status.streams.len() as u64)
+            .with("encrypted", plan.recipients.is_some())
+            .with("signed", plan.signer.is_some());
+        more(event)
+    });
 }
 
 /// What a recording looked for, in words.

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use lsl_core::secure::config::Settings;
 use lsl_core::secure::trust::{Date, Network, Peer, TrustList, TrustedRole};
 use lsl_core::secure::{
-    Cause, Error, Local, OsRandom, PublicKey, SecretKey, Suites, files, keyfile,
+    Cause, Error, Local, OsRandom, PublicKey, SecretKey, Suites, files, keyfile, trust_changes,
 };
 use lsl_doctor::collect::probe::KeyProbe;
 use lsl_proto::describe::stream_queries;
@@ -20,6 +21,7 @@ use super::edit;
 use crate::failure::{Failure, Outcome};
 use crate::files::device::{EMPTY_TRUST, check_name, trust_add};
 use crate::files::place::{PlaceArgs, SecurityConfig};
+use crate::files::security_log;
 use crate::files::trust::{TrustFile, expiry};
 use crate::ui::notice::note;
 use crate::ui::text::printable;
@@ -102,7 +104,7 @@ impl Add {
             .find(&key)
             .filter(|known| self.only_changes(known))
         {
-            return self.change_role(&file, known);
+            return self.change_role(&file, known, &place.settings);
         }
         Self::refuse_known(&place, &file, &key)?;
         if matches!(wanted, KeySource::Address(_)) {
@@ -118,7 +120,9 @@ impl Add {
         };
         let text = edit::append(&file.text, &peer.to_toml());
         let peers = [file.list.peers(), std::slice::from_ref(&peer)].concat();
-        file.replace(&text, &TrustList::from_peers(peers)?)?;
+        let list = TrustList::from_peers(peers)?;
+        file.replace(&text, &list)?;
+        security_log::record(&place.settings, trust_changes(&file.list, &list));
         self.report(&file, &peer);
         Ok(())
     }
@@ -140,7 +144,7 @@ impl Add {
         known.name == self.name && is_other && !has_limits
     }
 
-    fn change_role(&self, file: &TrustFile<'_>, known: &Peer) -> Outcome {
+    fn change_role(&self, file: &TrustFile<'_>, known: &Peer, settings: &Settings) -> Outcome {
         let mut peers = file.list.peers().to_vec();
         let index = peers.iter().position(|peer| peer.key == known.key);
         let index = index.unwrap_or(peers.len());
@@ -150,6 +154,7 @@ impl Add {
         }
         let expected = TrustList::from_peers(peers)?;
         file.replace(&text, &expected)?;
+        security_log::record(settings, trust_changes(&file.list, &expected));
         if let Some(peer) = expected.find(&known.key) {
             self.report(file, peer);
         }

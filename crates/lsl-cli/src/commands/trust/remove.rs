@@ -2,10 +2,12 @@
 
 use clap::Args;
 use lsl_core::secure::trust::{Peer, TrustList};
+use lsl_core::secure::trust_changes;
 
 use super::edit;
 use crate::failure::{Failure, Outcome};
 use crate::files::place::PlaceArgs;
+use crate::files::security_log;
 use crate::files::trust::TrustFile;
 use crate::ui::notice::note;
 use crate::ui::text::printable;
@@ -39,6 +41,7 @@ impl Remove {
         let expected = TrustList::from_peers(peers)?;
         let text = edit::remove(&file.text, index).unwrap_or_default();
         file.replace(&text, &expected)?;
+        security_log::record(&place.settings, trust_changes(&file.list, &expected));
         note(format_args!(
             "{} ({}) is no longer trusted; sessions with it end within 5 seconds.",
             printable(&gone.name),

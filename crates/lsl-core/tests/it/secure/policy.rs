@@ -145,7 +145,7 @@ fn a_failed_handshake_is_not_followed_by_plaintext() {
     let opened = inlet.blocking().open(Duration::from_millis(10));
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::Timeout);
     rec.await_audit("policy_refused", |event| event["code"] == 8);
-    rec.await_audit("policy_refused", |event| event["code"] == 18);
+    rec.await_audit("downgrade_refused", |event| event["code"] == 18);
     // Kept for the caller after it was audited.
     lab::until("the refusal is known", || {
         inlet

@@ -315,7 +315,7 @@ fn a_stripped_advert_is_a_refusal() {
     assert!(text.contains("was encrypted before"), "{text}");
     assert_eq!(outlet.connections(), 1, "nobody even connected");
     lab::until("the refusal is logged", || {
-        !rec.audited("policy_refused").is_empty()
+        !rec.audited("downgrade_refused").is_empty()
     });
     // The clock is asked as little as the stream.
     let inlet = rec.inlet_for(&stripped.info());
