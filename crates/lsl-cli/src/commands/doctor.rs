@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use lsl_core::config::Bind;
 use lsl_core::{Context, Selector, local_clock};
 use lsl_doctor::code;
-use lsl_doctor::collect::pair::find;
+use lsl_doctor::collect::pair::{find, knock};
 use lsl_doctor::collect::{self, PORT, Post, Wishes};
 use lsl_doctor::observe::{Asked, HostAsked, OtherSide, StreamAsked};
 use lsl_doctor::pair::Side;
@@ -153,7 +153,7 @@ impl Doctor {
             checks,
             talked: None,
         };
-        let report = pair::report(seen, start);
+        let report = pair::report(seen, self.knock(&end, &words.asked), start);
         if self.code.is_none() && words.asked.hosts.len() == 1 && !report.unexplained.is_empty() {
             note(CODE_HINT);
         }
@@ -162,6 +162,16 @@ impl Doctor {
 
     fn patience(&self) -> f64 {
         (self.time / USUAL_SECS).clamp(0.2, 30.0)
+    }
+
+    /// Sends to the one machine that was named, whose code may say what it heard; returns how it calls this one.
+    fn knock(&self, end: &End<'_>, asked: &Asked) -> u8 {
+        let [HostAsked { addresses, .. }] = &asked.hosts[..] else {
+            return 0;
+        };
+        let to = addresses.first();
+        let to = to.filter(|_| !self.local && end.loaded.config.bind() == Bind::All);
+        to.map_or(0, |to| knock(&end.machine(asked), *to, self.port))
     }
 
     /// Looks at the network together with the doctor of the one machine that was named, if there is one.
@@ -184,7 +194,7 @@ impl Doctor {
         if let Err(error) = ended {
             note(format!("{} does not go on: {error}", printable(&host.text)));
         }
-        Ok(Some(pair::report(seen, start)))
+        Ok(Some(pair::report(seen, 0, start)))
     }
 
     fn show(&self, report: &Report) -> Outcome {

@@ -16,7 +16,8 @@ use super::{Post, own_addresses};
 use crate::code::hash8;
 use crate::observe::{Class, Fact, Interface, Kind, Observations, OtherSide, PortsInUse};
 use crate::pair::{
-    Account, COPIES, Counts, Event, Hello, PAUSE_SECS, PREAMBLE, Pair, PairError, Path, Probe, Side,
+    Account, COPIES, Counts, Event, Hello, PAUSE_SECS, PREAMBLE, Pair, PairError, Path, Probe,
+    Side, nonce, tag,
 };
 use crate::table::filters::relevant;
 use crate::table::pair::side;
@@ -239,6 +240,22 @@ pub fn plan(seen: &Observations, to: IpAddr, hello: &Hello) -> Vec<Path> {
         paths.push(path(class, "", to, *port, true));
     }
     paths
+}
+
+/// Sends to a machine that cannot be connected to, where the doctor may hear by one way or the other; returns the tag by
+/// which its code names this machine.
+pub fn knock(seen: &Observations, to: IpAddr, port: u16) -> u8 {
+    let host = lsl_platform::process::hostname();
+    let random = lsl_core::random_uid().unwrap_or_default();
+    let nonce = nonce(&String::from_utf8_lossy(&host), &random);
+    let hello = Hello {
+        listens: vec![port, seen.asked.ports.base],
+        ..Hello::default()
+    };
+    let mut paths = plan(seen, to, &hello);
+    paths.retain(|it| !it.is_tcp);
+    send(&nonce, &paths, SocketAddr::new(to, port), seen);
+    tag(&nonce)
 }
 
 /// Sends to all of these, ten times; returns for each how often it left.

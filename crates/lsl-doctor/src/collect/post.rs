@@ -1,5 +1,6 @@
 //! What a doctor keeps open for the one at the other end: ports that hear, and a real stream. Spec: doctor §3.4
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use lsl_proto::config::MulticastGroup;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::socket::{join, open, open_at};
-use crate::observe::{Interface, Observations, OtherSide, PortsInUse};
+use crate::observe::{Fact, Interface, Observations, OtherSide, PortsInUse};
 use crate::pair::{self, Heard, Probe};
 use crate::table::filters::relevant;
 use crate::table::pair::TEST_SESSION;
@@ -28,6 +29,8 @@ pub struct Post {
     /// 16569 or another, and one of the range.
     listens: Vec<u16>,
     heard: Arc<Mutex<Heard>>,
+    /// Where connections came in.
+    accepted: Mutex<BTreeSet<Fact>>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -50,6 +53,7 @@ impl Post {
             listeners: Vec::new(),
             listens: Vec::new(),
             heard: Arc::default(),
+            accepted: Mutex::default(),
             is_over: Arc::default(),
         };
         post.offer().map_err(io::Error::other)?;
@@ -84,18 +88,29 @@ impl Post {
 
     /// Returns what was heard.
     pub fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.heard)
     }
 
     /// Returns what this end tells: what was observed, and what was heard until now.
     pub fn side(&self, mut side: OtherSide) -> OtherSide {
         self.heard().tell(&mut side);
+        side.facts.extend(locked(&self.accepted).iter());
         side
     }
 
     /// Returns a connection that came in since.
     pub fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
-        self.listeners.iter().find_map(|it| it.accept().ok())
+        let (at, come) = self.listeners.iter().find_map(|it| {
+            let port = it.local_addr().ok()?.port();
+            Some((port, it.accept().ok()?))
+        })?;
+        let fact = if self.listens.first() == Some(&at) {
+            Fact::AcceptedServe
+        } else {
+            Fact::AcceptedRange
+        };
+        locked(&self.accepted).insert(fact);
+        Some(come)
     }
 
     /// Listens at a TCP port, in the families that there are.
@@ -156,10 +171,7 @@ impl Post {
                 };
                 let probe = Probe::parse(buffer.get(..length).unwrap_or_default());
                 if let Some(probe) = probe.filter(|it| it.nonce != nonce) {
-                    heard
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .note(&probe);
+                    locked(&heard).note(&probe);
                 }
             }
         });
@@ -197,6 +209,10 @@ impl Drop for Post {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
+}
+
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The groups that programs ask by default.

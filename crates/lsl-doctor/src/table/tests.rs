@@ -561,5 +561,6 @@ fn what_the_other_side_tells_decides() {
     check(&[asked, gateway], "10.51.0.0/24", &[]);
     check(&[asked_filter, silent], network, &["peer.fw"]);
     check(&[silent], network, &[]);
+    check(&[Fact::UnicastRefused], network, &["peer.fw"]);
     check(&[asked_filter], network, &[]);
 }

@@ -132,10 +132,10 @@ impl End<'_> {
     }
 }
 
-/// Makes the report of what was seen since `start`.
-pub(super) fn report(seen: Seen, start: f64) -> Report {
+/// Makes the report of what was seen since `start`; codes name this machine by `tag`.
+pub(super) fn report(seen: Seen, tag: u8, start: f64) -> Report {
     let mut diagnosis = diagnose(&seen.observations);
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = of_code(&seen.observations, tag).into_iter().collect();
     if let Some(talked) = &seen.talked {
         let host = name(&seen.observations, talked);
         diagnosis = joint(diagnosis, &talked.theirs, &host);
@@ -150,6 +150,17 @@ pub(super) fn report(seen: Seen, start: f64) -> Report {
     let mut report = Report::new(seen.observations, diagnosis, seen.checks, took_ms);
     report.pair = lines;
     report
+}
+
+/// What the other machine heard of this one, as its code says.
+fn of_code(seen: &Observations, tag: u8) -> Option<String> {
+    let (other, host) = (seen.other.as_ref()?, &seen.asked.hosts.first()?.text);
+    let all: Vec<&str> = other.heard.keys().map(|it| said(*it)).collect();
+    Some(match other.tag {
+        0 => format!("{host} has heard no doctor."),
+        it if it == tag => format!("{host} hears this machine by: {}.", all.join(", ")),
+        _ => format!("{host} has heard another machine's doctor, not this one's."),
+    })
 }
 
 /// What the other machine is called: as it was typed here, else as it says.

@@ -115,7 +115,7 @@ impl Serve {
                 // Who looks whether the port is open says nothing.
                 continue;
             }
-            let report = report(seen, began);
+            let report = report(seen, 0, began);
             println(&report.text(false))?;
             status = Some(report.faults());
             if !self.keep {
