@@ -30,6 +30,10 @@ pub struct DiscoveryStats {
     pub queries: u64,
     /// Answers that counted.
     pub answers: u64,
+    /// Ports that were asked over TCP.
+    pub tcp_probes: u64,
+    /// Answers of streams over TCP.
+    pub tcp_found: u64,
     /// Times that interfaces or addresses of this host changed while outlets or searches of the process ran.
     pub interface_changes: u64,
 }
@@ -40,6 +44,8 @@ pub(crate) struct DiscoveryCounters {
     pub waves: Counter,
     pub queries: Counter,
     pub answers: Counter,
+    pub tcp_probes: Counter,
+    pub tcp_found: Counter,
 }
 
 impl DiscoveryCounters {
@@ -48,6 +54,8 @@ impl DiscoveryCounters {
             waves: self.waves.value(),
             queries: self.queries.value(),
             answers: self.answers.value(),
+            tcp_probes: self.tcp_probes.value(),
+            tcp_found: self.tcp_found.value(),
             interface_changes: changes::seen().interfaces,
         }
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::config::{Config, Files, HostPort, Ipv4Network};
+use lsl_proto::discovery::registry::Subnet;
 use lsl_proto::discovery::seen::SeenHosts;
 use tokio::task::JoinSet;
 
@@ -36,6 +37,10 @@ struct Known {
     networks: Vec<Ipv4Network>,
     /// Hosts of the networks that answered.
     swept: SeenHosts,
+    /// Hosts on networks of this host that answered, and those that accepted connections, with their data ports.
+    seen: SeenHosts,
+    /// Networks of this host.
+    subnets: Vec<Subnet>,
     /// Grows with every change that gives somebody new to ask.
     revision: u64,
     names: HashMap<String, Name>,
@@ -78,6 +83,8 @@ impl KnownHosts {
             peers: config.unicast_peers(),
             networks: config.peer_networks(),
             swept: SeenHosts::new(MAX_SWEPT),
+            seen: SeenHosts::new(MAX_SEEN),
+            subnets: Vec::new(),
             revision: 0,
             names: HashMap::new(),
             file: File {
@@ -115,6 +122,41 @@ impl KnownHosts {
                 .map(|host| (host, None)),
         );
         addresses
+    }
+
+    /// Returns the data ports of hosts that were seen, newest first.
+    pub(crate) fn seen_ports(&self) -> Vec<SocketAddr> {
+        let known = self.known.lock();
+        let ports = known.seen.iter(local_clock()).flat_map(|(host, ports)| {
+            ports.iter().map(move |port| {
+                let mut target = host;
+                target.set_port(*port);
+                target
+            })
+        });
+        ports.collect()
+    }
+
+    /// Takes note of the networks of this host.
+    pub(crate) fn set_subnets(&self, subnets: Vec<Subnet>) {
+        self.known.lock().subnets = subnets;
+    }
+
+    /// Takes note of a data port that a stream has, by its own word. What comes from elsewhere than the networks of
+    /// this host may be forged, and must not aim our connections.
+    pub(crate) fn announced(&self, port: SocketAddr) {
+        let mut known = self.known.lock();
+        let is_own = known.subnets.iter().any(|it| it.address == port.ip());
+        if port.port() != 0 && !is_own && known.subnets.iter().any(|it| it.has(port)) {
+            known.seen.saw(port, local_clock());
+        }
+    }
+
+    /// Takes note of a data port that accepted a connection.
+    pub(crate) fn connected(&self, port: SocketAddr) {
+        if !port.ip().is_loopback() {
+            self.known.lock().seen.saw(port, local_clock());
+        }
     }
 
     /// Takes note of who answered a search.
@@ -197,6 +239,19 @@ impl KnownHosts {
         let (peers, networks) = (config.unicast_peers(), config.peer_networks());
         if self.known.update(|known| known.set(peers, networks)) {
             tracing::info!(peers = ?config.lab().known_peers, "known peers changed");
+        }
+    }
+
+    /// Has names looked up again, as other name servers may answer now. Every search that runs says so.
+    pub(crate) fn network_changed(&self) {
+        let mut known = self.known.lock();
+        let least = local_clock() + NAME_SECS - STARTED_SECS;
+        let old = known.names.values_mut().filter(|name| name.due < least);
+        let again = old.map(|name| name.due = 0.0).count();
+        if again > 0 {
+            known.revision += 1;
+            drop(known);
+            self.known.wake();
         }
     }
 
@@ -326,6 +381,9 @@ const SWEPT_PER_SEC: f64 = 1000.0;
 /// Hosts of networks that are asked as if they were known peers.
 const MAX_SWEPT: usize = 256;
 
+/// Other hosts that are remembered.
+const MAX_SEEN: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -348,12 +406,21 @@ mod tests {
         let before = hosts.revision();
         hosts.looked_up("a", Ok(addresses.clone()));
         assert_ne!(hosts.revision(), before);
-        hosts.looked_up("a", Ok(addresses));
+        hosts.looked_up("a", Ok(addresses.clone()));
         hosts.looked_up("b", Err(io::ErrorKind::NotFound.into()));
         assert_eq!(hosts.revision(), before + 1);
         let now = local_clock();
         assert_eq!(due(now + FAILED_NAME_SECS).0, ["b"]);
         assert_eq!(due(now + NAME_SECS).0, ["a"]);
+        hosts.looked_up("a", Ok(addresses));
+        hosts.network_changed();
+        assert_eq!(hosts.revision(), before + 1);
+        hosts.known.lock().names.get_mut("a").unwrap().due -= 2.0;
+        hosts.network_changed();
+        assert_eq!(
+            (hosts.revision(), due(local_clock()).0),
+            (before + 2, vec!["a".into()])
+        );
         let context = Context::new(config);
         let with_port = |text: &str, port| (text.parse().unwrap(), port);
         let known = ["127.0.0.1:0", "10.0.0.2:0", "10.0.0.1:0"].map(|it| with_port(it, None));

@@ -9,3 +9,4 @@ mod replies;
 pub(crate) mod responder;
 pub(crate) mod search;
 pub(crate) mod serve;
+mod tcp_probe;

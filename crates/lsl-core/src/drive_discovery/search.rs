@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_proto::discovery::fallback::ProbeEnd;
 use lsl_proto::discovery::queries::Transmit;
 use lsl_proto::discovery::redacted::QueryExposure;
 use lsl_proto::discovery::registry::Subnet;
 use lsl_proto::discovery::search::{Received, Search, SearchAction};
 use lsl_proto::wire::discovery::ReplyDatagram;
-use lsl_proto::wire::request::shortinfo_request;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
@@ -24,13 +24,13 @@ use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
 use crate::drive_discovery::redacted::{self, Prober};
 use crate::drive_discovery::relays;
 use crate::drive_discovery::replies::take_in;
-use crate::drive_inlet::connection::exchange;
+use crate::drive_discovery::tcp_probe;
 use crate::net::changes::Subscription;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::select2::{Either, select2};
 use crate::net::sockets::{self, Family};
-use crate::{Error, Result};
+use crate::{Error, Result, StreamInfo};
 
 /// A search that runs on the process runtime until dropped.
 #[derive(Debug)]
@@ -53,6 +53,13 @@ impl RunningSearch {
             QueryExposure::Nobody => search.with_open_query_alone(random()),
         };
         let search = search.with_veto(redacted::veto(context));
+        let lab = context.config().lab();
+        // Else they are asked over TCP in every wave.
+        let search = if lab.self_healing && !lab.resolve_over_tcp {
+            search.with_fallback()
+        } else {
+            search
+        };
         let network = Arc::clone(context.network());
         let mut links = Vec::new();
         let mut failure = None;
@@ -109,11 +116,11 @@ fn random() -> u64 {
 
 /// Takes the replies to one search, from sockets and probes.
 #[derive(Debug, Clone)]
-struct Inbox {
-    context: Context,
-    monitor: Arc<Monitor<Search>>,
+pub(super) struct Inbox {
+    pub(super) context: Context,
+    pub(super) monitor: Arc<Monitor<Search>>,
     /// For outlets that hide what they are, if this context looks for them.
-    prober: Option<Arc<Prober>>,
+    pub(super) prober: Option<Arc<Prober>>,
     /// Subnets of the face of a relay: what answers from elsewhere is not seen there.
     face: Option<Arc<Mutex<Vec<Subnet>>>>,
 }
@@ -133,9 +140,20 @@ impl Inbox {
         let received = take_in(&self.monitor, |search, now| {
             search.handle_datagram(from, datagram, now)
         });
+        let hosts = self.context.known_hosts();
         if !matches!(received, Received::Foreign | Received::Invalid) {
-            self.context.known_hosts().saw(from);
+            hosts.saw(from);
             self.context.discovery_counters().answers.add(1);
+        }
+        if received == Received::New
+            && let Ok(reply) = ReplyDatagram::parse(datagram)
+            && let Ok(info) = StreamInfo::from_xml(reply.xml)
+        {
+            let port = match Family::of(from.ip()) {
+                Family::V4 => info.v4_data_port(),
+                Family::V6 => info.v6_data_port(),
+            };
+            hosts.announced(with_port(from, port));
         }
         if let (Received::Redacted, Some(prober)) = (received, &self.prober)
             && let Ok(reply) = ReplyDatagram::parse(datagram)
@@ -144,7 +162,7 @@ impl Inbox {
         }
     }
 
-    fn take_over_tcp(&self, from: SocketAddr, xml: &[u8]) {
+    pub(super) fn take_over_tcp(&self, from: SocketAddr, xml: &[u8]) {
         if let Some(prober) = &self.prober
             && prober.on_redacted(from, xml)
         {
@@ -153,21 +171,6 @@ impl Inbox {
         take_in(&self.monitor, |search, now| {
             search.handle_reply(from, xml, now)
         });
-    }
-
-    /// Asks a data port over TCP what it shows to strangers, if its outlet may hide or our query is not sent.
-    async fn look_for_hidden(&self, target: SocketAddr) {
-        let Some(prober) = &self.prober else {
-            return;
-        };
-        let asking = exchange(target, OPEN_REQUEST, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
-        if let Ok(xml) = asking.await
-            && !prober.on_redacted(target, &xml)
-        {
-            take_in(&self.monitor, |search, now| {
-                search.handle_open_reply(target, &xml, now)
-            });
-        }
     }
 }
 
@@ -239,8 +242,8 @@ struct Driver {
     /// Revision of the known hosts that were asked.
     known: u64,
     inbox: Inbox,
-    /// Each returns the port that it asked.
-    probes: JoinSet<SocketAddr>,
+    /// Each returns the port that it asked, and what came of it.
+    probes: JoinSet<(SocketAddr, ProbeEnd)>,
 }
 
 impl Driver {
@@ -264,7 +267,10 @@ impl Driver {
                         self.inbox.context.discovery_counters().queries.add(sent);
                     }
                 }
-                SearchAction::ProbeTcp(target) => self.probe_over_tcp(target),
+                SearchAction::ProbeTcp(target) => {
+                    let probing = tcp_probe::ask(self.inbox.clone(), target);
+                    self.probes.spawn(probing);
+                }
                 SearchAction::WaitUntil(time) => {
                     let pause = (time - now).clamp(0.0, LONGEST_PAUSE_SECS);
                     self.wait(Duration::from_secs_f64(pause)).await;
@@ -288,16 +294,25 @@ impl Driver {
         let mut search = self.inbox.monitor.lock();
         match happened {
             Either::First(()) => {}
-            Either::Second(Either::First(target)) => search.handle_probe_ended(target),
+            Either::Second(Either::First((target, end))) => {
+                search.handle_probe_ended(target, end, now);
+            }
             Either::Second(Either::Second(Either::First(()))) => search.ask_soon(now),
-            Either::Second(Either::Second(Either::Second(_))) => search.handle_network_change(now),
+            Either::Second(Either::Second(Either::Second(_))) => {
+                search.handle_network_change(now);
+                drop(search);
+                self.inbox.context.known_hosts().network_changed();
+            }
         }
     }
 
     fn send_unicast(&mut self, now: f64) {
         self.known = self.inbox.context.known_hosts().revision();
         let targets = self.unicast_targets();
+        let seen = self.inbox.context.known_hosts().seen_ports();
+        let seen = seen.into_iter().filter(|target| self.is_usable(target));
         let mut search = self.inbox.monitor.lock();
+        search.remember(seen.chain(targets.iter().copied()), now);
         search.send_unicast(targets, now);
         if search.wants_sweep(now)
             && let Some((hosts, at)) = self.inbox.context.known_hosts().take_sweep(now)
@@ -317,9 +332,11 @@ impl Driver {
             } else {
                 present_interfaces()
             };
-            if let Some(subnets) = &self.inbox.face {
-                *lock_ignoring_poison(subnets) = self.network.subnets(&present);
+            let subnets = self.network.subnets(&present);
+            if let Some(face) = &self.inbox.face {
+                lock_ignoring_poison(face).clone_from(&subnets);
             }
+            self.inbox.context.known_hosts().set_subnets(subnets);
             let families = self
                 .links
                 .iter()
@@ -357,40 +374,20 @@ impl Driver {
                 }
             }
         }
-        let is_usable = |target: &SocketAddr| {
-            self.network.uses(Family::of(target.ip())) && self.inbox.hears(*target)
-        };
-        targets.retain(|target| is_usable(target) && seen.insert(*target));
+        targets.retain(|target| self.is_usable(target) && seen.insert(*target));
         targets
     }
 
-    /// Asks a data port for a short info (§3.6).
-    fn probe_over_tcp(&mut self, target: SocketAddr) {
-        let request = {
-            let search = self.inbox.monitor.lock();
-            (search.is_query_sent()).then(|| shortinfo_request(search.query()))
-        };
-        let inbox = self.inbox.clone();
-        self.probes.spawn(async move {
-            if let Some(request) = request {
-                let asking = exchange(target, &request, MAX_DATAGRAM_BYTES, PROBE_LIMIT);
-                if let Ok(xml) = asking.await
-                    && !xml.is_empty()
-                {
-                    inbox.take_over_tcp(target, &xml);
-                }
-            }
-            inbox.look_for_hidden(target).await;
-            target
-        });
+    fn is_usable(&self, target: &SocketAddr) -> bool {
+        self.network.uses(Family::of(target.ip())) && self.inbox.hears(*target)
     }
 }
 
 /// Waits for the end of a probe; for ever, if none is under way.
-async fn next_probe(probes: &mut JoinSet<SocketAddr>) -> SocketAddr {
+async fn next_probe(probes: &mut JoinSet<(SocketAddr, ProbeEnd)>) -> (SocketAddr, ProbeEnd) {
     loop {
         match probes.join_next().await {
-            Some(Ok(target)) => return target,
+            Some(Ok(ended)) => return ended,
             // Nobody aborts them, so it panicked.
             Some(Err(_)) => {}
             None => pending().await,
@@ -414,13 +411,5 @@ async fn receive(socket: Arc<UdpSocket>, inbox: Inbox) {
     }
 }
 
-/// Matches every outlet, also one that shows little. Spec: LSS/1 §7.3.
-const OPEN_REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
-
-const MAX_DATAGRAM_BYTES: usize = 65_536;
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE_SECS: f64 = 3600.0;
-
-/// On a network where multicast works a host answers within milliseconds; a firewall that drops
-/// packets must not hold a slot for minutes.
-const PROBE_LIMIT: Duration = Duration::from_secs(3);

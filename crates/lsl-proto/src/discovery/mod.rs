@@ -3,6 +3,7 @@
 pub mod advert;
 pub mod answers;
 pub mod evaluation;
+pub mod fallback;
 pub mod lost;
 pub mod queries;
 pub mod redacted;

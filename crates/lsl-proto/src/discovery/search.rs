@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
+use super::fallback::Fallback;
 use super::queries::{EventWaves, QueryPacer, Transmit};
 use super::reply::{REPLY_LIMITS, contradicts, fill_address, is_redacted};
 use super::tcp_probes::TcpProbes;
@@ -136,6 +137,7 @@ pub struct Search {
     queries: QueryPacer,
     event_waves: EventWaves,
     probes: TcpProbes,
+    fallback: Option<Fallback>,
     /// Time before which no stream of a continuous search is forgotten, in seconds of `local_clock`.
     silent_at: f64,
     /// Whether streams were forgotten since [`take_forgotten`](Self::take_forgotten).
@@ -238,6 +240,7 @@ impl Search {
             queries: QueryPacer::default(),
             event_waves: EventWaves::default(),
             probes: TcpProbes::default(),
+            fallback: None,
             silent_at: f64::INFINITY,
             has_forgotten: false,
             found: BTreeMap::new(),
@@ -301,24 +304,6 @@ impl Search {
         self
     }
 
-    /// Can [`sweep`](Self::sweep) networks with the empty query, which any program there answers, whatever it offers.
-    #[must_use]
-    pub fn with_sweeps(mut self, id: u64) -> Self {
-        self.sweep_id = Some(id.to_string().into_bytes());
-        self
-    }
-
-    /// Returns the datagram of a sweep; `None` without [`with_sweeps`](Self::with_sweeps).
-    pub fn sweep_datagram(&self, return_port: u16) -> Option<Vec<u8>> {
-        let id = self.sweep_id.as_deref()?;
-        let datagram = QueryDatagram {
-            query: b"",
-            return_port,
-            id,
-        };
-        Some(datagram.to_bytes())
-    }
-
     /// Returns whether the query goes over the network, see
     /// [`with_open_query_alone`](Self::with_open_query_alone).
     pub fn is_query_sent(&self) -> bool {
@@ -373,30 +358,9 @@ impl Search {
         self.queries.send(targets, now);
     }
 
-    /// Asks by unicast soon, as there are hosts that were not asked yet.
-    pub fn ask_soon(&mut self, now: f64) {
-        let soon = now.max(self.last_unicast + SHORTEST_UNICAST_SECS);
-        self.next_unicast = self.next_unicast.min(soon);
-    }
-
-    /// Returns whether it is time to [`sweep`](Self::sweep) networks: every 8 s, when unicast queries go.
-    pub fn wants_sweep(&self, now: f64) -> bool {
-        self.queries.wants_sweep(now)
-    }
-
-    /// Asks every host of some networks whether it is there, one a millisecond from `at` on.
-    pub fn sweep(&mut self, targets: impl IntoIterator<Item = SocketAddr>, at: f64) {
-        self.queries.sweep(targets, at);
-    }
-
     /// Asks these data ports over TCP, unless they are still being asked (§3.6).
     pub fn probe_tcp(&mut self, targets: &[SocketAddr]) {
         self.probes.add(targets);
-    }
-
-    /// Takes note that a port was asked over TCP, whatever came of it.
-    pub fn handle_probe_ended(&mut self, target: SocketAddr) {
-        self.probes.on_ended(target);
     }
 
     /// Begins a wave soon, because the network changed. Not oftener than once a second and six times a minute, however
@@ -417,6 +381,9 @@ impl Search {
         if now >= self.next_multicast {
             self.next_multicast = after(self.next_multicast, self.period_secs(), now);
             self.wave += u64::from(self.is_repeated);
+            if let (Some(fallback), Goal::Continuous { .. }) = (&mut self.fallback, self.goal) {
+                fallback.begin_wave();
+            }
             return SearchAction::SendMulticast;
         }
         if now >= self.next_unicast {
@@ -437,9 +404,16 @@ impl Search {
         if let Some(target) = self.probes.poll() {
             return SearchAction::ProbeTcp(target);
         }
+        let mut fallback_at = f64::INFINITY;
+        if let Some(fallback) = self.fallback(now) {
+            if let Some(target) = fallback.poll(now) {
+                return SearchAction::ProbeTcp(target);
+            }
+            fallback_at = fallback.poll_timeout();
+        }
         self.forget_silent(now);
         let mut wake = self.next_multicast.min(self.next_unicast);
-        wake = wake.min(self.queries.poll_timeout());
+        wake = wake.min(self.queries.poll_timeout()).min(fallback_at);
         match self.goal {
             Goal::Once {
                 not_before,
@@ -480,13 +454,17 @@ impl Search {
         let Ok(reply) = ReplyDatagram::parse(datagram) else {
             return Received::Foreign;
         };
-        if self.sweep_id.as_deref() == Some(reply.id) {
-            return Received::Present;
-        }
+        let is_swept = self.sweep_id.as_deref() == Some(reply.id);
         let is_open = self.open_id.as_deref() == Some(reply.id);
         let is_answer = self.is_query_sent() && reply.id == self.id;
-        if !is_answer && !is_open {
+        if !is_answer && !is_open && !is_swept {
             return Received::Foreign;
+        }
+        if let Some(fallback) = &mut self.fallback {
+            fallback.heard(from.ip(), now);
+        }
+        if is_swept {
+            return Received::Present;
         }
         if is_answer && !(self.open_id.is_some() && is_redacted(reply.xml)) {
             return self.handle_reply(from, reply.xml, now);
@@ -756,6 +734,7 @@ const SHORTEST_UNICAST_SECS: f64 = 0.1;
 /// Keeps a misconfigured resolver from flooding the network.
 const SHORTEST_PERIOD_SECS: f64 = 0.01;
 
+mod asking;
 mod relayed;
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,21 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 /// Data ports that are asked, or wait to be. A port is asked once at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TcpProbes {
     hosts: HashMap<IpAddr, ProbedHost>,
     /// Hosts that have both a waiting port and a free slot.
     ready: VecDeque<IpAddr>,
     running: usize,
+    /// Ports that are asked at the same time, and of a host if that does not depend on how many hosts there are.
+    most: usize,
+    most_of_host: Option<usize>,
+}
+
+impl Default for TcpProbes {
+    fn default() -> Self {
+        Self::with_limits(MAX_PROBES, None)
+    }
 }
 
 /// A host that is asked over TCP.
@@ -32,10 +41,21 @@ impl ProbedHost {
 }
 
 impl TcpProbes {
+    pub(super) fn with_limits(most: usize, most_of_host: Option<usize>) -> Self {
+        Self {
+            hosts: HashMap::new(),
+            ready: VecDeque::new(),
+            running: 0,
+            most,
+            most_of_host,
+        }
+    }
+
     /// Wants every one of these ports asked, unless it still is.
     pub(super) fn add(&mut self, targets: &[SocketAddr]) {
         let hosts: HashSet<IpAddr> = targets.iter().map(SocketAddr::ip).collect();
-        let slots = (MAX_PROBES / hosts.len().max(1)).max(LEAST_PROBES);
+        let share = || (self.most / hosts.len().max(1)).max(LEAST_PROBES);
+        let slots = self.most_of_host.unwrap_or_else(share);
         for &target in targets {
             let host = self.hosts.entry(target.ip()).or_insert_with(|| ProbedHost {
                 waiting: VecDeque::new(),
@@ -56,7 +76,7 @@ impl TcpProbes {
 
     /// Returns the next port to ask, if there is a slot for it.
     pub(super) fn poll(&mut self) -> Option<SocketAddr> {
-        if self.running >= MAX_PROBES {
+        if self.running >= self.most {
             return None;
         }
         let address = self.ready.pop_front()?;

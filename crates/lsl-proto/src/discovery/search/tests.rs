@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::ChannelFormat;
+use crate::discovery::fallback::ProbeEnd;
 
 fn hex(text: &Value) -> Vec<u8> {
     let digits = text.as_str().unwrap();
@@ -698,4 +699,32 @@ fn a_sweep_asks_who_is_there() {
     assert_eq!(search.poll(100.0), SearchAction::WaitUntil(100.1));
     search.ask_soon(100.0);
     assert_eq!(search.poll(100.1), SearchAction::SendUnicast);
+}
+
+#[test]
+fn a_search_that_has_enough_asks_nobody_over_tcp() {
+    let probes = |answers: usize, minimum| {
+        let mut search = search(once(minimum, 105.0, 110.0)).with_fallback();
+        let silent: SocketAddr = ([10, 0, 0, 1], 5).into();
+        search.remember([silent], 100.0);
+        for number in 0..answers {
+            search.handle_datagram(peer(), &reply(&number.to_string()), 100.0);
+        }
+        let (mut now, mut asked) = (100.0, 0);
+        while now < 104.0 {
+            match search.poll(now) {
+                SearchAction::ProbeTcp(target) => {
+                    asked += 1;
+                    search.handle_probe_ended(target, ProbeEnd::Silent, now);
+                }
+                SearchAction::WaitUntil(time) => now = time,
+                _ => {}
+            }
+        }
+        asked
+    };
+    assert_eq!(
+        [probes(0, 1), probes(1, 1), probes(1, 2), probes(1, 0)],
+        [2, 0, 2, 2]
+    );
 }
