@@ -328,7 +328,12 @@ fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) -> Vec<S
     let mut infos = Vec::new();
     // Not knowing is no reason to say that nothing was found.
     if let Ok(Ok(mut found)) = found {
-        let test = test.and_then(Result::ok).and_then(Result::ok);
+        // The stream of the doctor at the other end is opened and read as all are.
+        found.extend(
+            test.and_then(Result::ok)
+                .and_then(Result::ok)
+                .unwrap_or_default(),
+        );
         found.sort_by_cached_key(|info| {
             let stream = stream_of(info, None, &own);
             (stream.is_here, stream.name, stream.uid)
@@ -336,7 +341,6 @@ fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) -> Vec<S
         infos.extend(found.iter().take(MOST_OPENED).cloned());
         let found: Vec<StreamSeen> = found
             .iter()
-            .chain(test.iter().flatten())
             .map(|info| stream_of(info, None, &own))
             .collect();
         // On loopback nobody looks for others.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use lsl_core::config::Config;
-use lsl_core::{ChannelFormat, Context, Outlet, StreamInfo, random_uid};
+use lsl_core::{ChannelFormat, Context, Outlet, StreamInfo, local_clock, random_uid};
 use lsl_proto::config::MulticastGroup;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -192,12 +192,15 @@ impl Post {
         let is_over = Arc::clone(&self.is_over);
         thread::spawn(move || {
             let chunk = [0.0_f32; CHANNELS as usize * SAMPLES];
+            // The stamp of the last sample: they lie on a grid, as those of a device.
+            let mut stamp = local_clock();
             while !is_over.load(Ordering::Relaxed) {
                 if outlet.have_consumers() {
-                    let _ = outlet.push_chunk(&chunk);
-                    thread::sleep(CHUNK);
-                } else {
-                    outlet.blocking().wait_for_consumers(NAP);
+                    stamp += CHUNK.as_secs_f64();
+                    thread::sleep(Duration::from_secs_f64((stamp - local_clock()).max(0.0)));
+                    let _ = outlet.push_chunk_at(&chunk, stamp);
+                } else if outlet.blocking().wait_for_consumers(NAP) {
+                    stamp = local_clock();
                 }
             }
         });
