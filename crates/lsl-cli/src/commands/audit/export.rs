@@ -311,6 +311,9 @@ const GROUPS_LEN: usize = 64 << 10;
 mod tests {
     use std::fs;
 
+    use proptest::prelude::*;
+
+    use super::super::tree::Tree;
     use super::*;
 
     /// Lines of two programs: connections with steps, and lines of none.
@@ -390,5 +393,80 @@ mod tests {
             assert_eq!(fs::read(&out).unwrap(), foreign.as_bytes());
         }
         fs::remove_dir_all(directory).unwrap();
+    }
+    /// Names of fields that mean something here, with values of any kind.
+    fn hostile() -> impl Strategy<Value = String> {
+        let key = prop::sample::select(vec![
+            "ts",
+            "event",
+            "span",
+            "sid",
+            "peer_addr",
+            "role",
+            "took_us",
+            "steps",
+            "chain",
+            "seq",
+            "suite",
+            "duration_secs",
+            "exe",
+            "build_id",
+            "detail",
+            "name",
+            "\u{1b}]0;",
+        ]);
+        let text = prop_oneof![
+            Just("2026-11-22T99:99:99.Z".to_owned()),
+            Just("log_opened".to_owned()),
+            Just("handshake_ok".to_owned()),
+            Just("0f".repeat(16)),
+            ".{0,20}",
+        ];
+        let value = prop_oneof![
+            text.prop_map(|it| serde_json::json!(it)),
+            any::<i64>().prop_map(|it| serde_json::json!(it)),
+            any::<f64>().prop_map(|it| serde_json::json!(it)),
+            prop::collection::vec((".{0,8}", any::<i64>(), any::<i64>()), 0..4)
+                .prop_map(|it| serde_json::json!(it)),
+            Just(serde_json::json!([[], [[]], {"a": null}, ["sign"], [1, "x"], true])),
+            Just(serde_json::Value::Null),
+        ];
+        let line = prop::collection::btree_map(key, value, 0..12);
+        prop_oneof![
+            5 => line.prop_map(|it| serde_json::to_string(&it).unwrap()),
+            1 => ".{0,60}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_log_holds_is_read(lines in prop::collection::vec(hostile(), 0..12)) {
+            let mut groups = Groups::new(Some(Pseudonyms::new().unwrap()));
+            groups.begin(0);
+            let conditions = ["took_us>5", "name~pk", "x!=y"];
+            let mut tree = Tree::default();
+            for line in &lines {
+                groups.take(line.as_bytes(), &Picked::default());
+                if let Ok(fields) = serde_json::from_str::<Fields>(line) {
+                    for condition in conditions {
+                        super::super::filter::Conditions::one(condition).hold(&fields);
+                    }
+                    tree.push(fields);
+                }
+            }
+            let mut rest = &groups.bytes[..];
+            while super::super::cbor::take_group(&mut rest).is_some() {}
+            prop_assert!(rest.is_empty(), "what was written is whole");
+            let mut text = Vec::new();
+            tree.write(&mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            prop_assert!(!text.chars().any(|it| it.is_control() && it != '\n'), "{text:?}");
+            let json = tree.to_json().to_string();
+            prop_assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
+            let trees = [tree];
+            let stacks = Stacks { counts: true, by: Some("detail".into()) };
+            let picture = flame::draw(&fold(&trees, &stacks), true);
+            prop_assert!(picture.ends_with("</svg>\n"));
+        }
     }
 }

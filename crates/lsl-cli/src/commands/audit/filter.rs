@@ -98,6 +98,12 @@ impl Conditions {
     pub(super) fn is_empty(&self) -> bool {
         self.conditions.is_empty()
     }
+
+    #[cfg(test)]
+    pub(super) fn one(text: &str) -> Self {
+        let conditions = vec![text.parse().unwrap()];
+        Self { conditions }
+    }
 }
 
 impl Times {
