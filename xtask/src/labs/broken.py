@@ -15,11 +15,11 @@ def input_filter(network):
 
 
 def output_filter(network):
-    """4: rec may not send to groups."""
+    """4: rec may not send to groups and broadcast."""
     network.streams()
     network.rec.nft(
         "table inet filter { chain output { type filter hook output priority 0; policy accept; "
-        "ip daddr { 224.0.0.0/4, 255.255.255.255 } drop; ip6 daddr ff00::/8 udp dport 16571 drop; "
+        "ip daddr { 224.0.0.0/4, 255.255.255.255, 10.50.0.255 } drop; ip6 daddr ff00::/8 udp dport 16571 drop; "
         "ip6 daddr ff02::1 drop; }; }"
     )
     network.cures("fw.out")

@@ -1,4 +1,4 @@
-"""H: networks in which nothing is wrong, however odd they look: no finding, exit status 0."""
+"""H: networks in which nothing is wrong, however odd they look: no finding, exit status 0. Also those that heal."""
 
 from broken import FILTER, tunnel
 from network import STREAMS, expect
@@ -85,7 +85,20 @@ def many(network):
     return healthy(network, [f"N{number}" for number in range(100)] + [f"O{number}" for number in range(100)])
 
 
+def broadcast_only(network):
+    """8: the switch carries no groups, and the default route leads nowhere, then into a tunnel."""
+    network.streams()
+    network.swallow(["ip daddr 224.0.0.0/4 drop", "ip6 daddr ff00::/8 udp dport 16571 drop"])
+    path = network.set_up(network.rec, "[lab]\nSelfHealing = 0\n")
+    network.none_there()
+    path.unlink()
+    network.all_there()
+    tunnel(network.rec)
+    return healthy(network)
+
+
 LABS = {
+    "8-broadcast-only": broadcast_only,
     "H-plain": plain,
     "H-ipv4": ipv4_only,
     "H-ipv6": ipv6_only,

@@ -4,6 +4,7 @@ network of its own. Spec: doctor Part C; labs have its numbers."""
 import sys
 
 import broken
+import changing
 import healing
 import healthy
 import pair
@@ -12,7 +13,7 @@ import streams
 from network import Network
 from lab import play
 
-SETS = (broken, healing, healthy, pair, rescued, streams)
+SETS = (broken, changing, healing, healthy, pair, rescued, streams)
 LABS = {name: lab for each in SETS for name, lab in each.LABS.items()}
 
 # They mostly wait.

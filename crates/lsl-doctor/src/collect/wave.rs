@@ -90,10 +90,12 @@ fn ways(seen: &Observations, hosts: &[SocketAddr]) -> Vec<Way> {
                 }
             }
         }
-        ways.push(Way {
-            kind: WayKind::Broadcast,
-            ..host(Ipv4Addr::BROADCAST.into(), port)
-        });
+        for to in broadcasts(&interfaces) {
+            ways.push(Way {
+                kind: WayKind::Broadcast,
+                ..host(to.into(), port)
+            });
+        }
     }
     let known = neighbours().unwrap_or_default().into_iter();
     let known = known.filter(|it| it.is_complete);
@@ -114,6 +116,23 @@ fn ways(seen: &Observations, hosts: &[SocketAddr]) -> Vec<Way> {
         ways.push(host(to, defaults.multicast));
     }
     ways
+}
+
+/// The broadcast addresses that programs ask: of all that the default route leads to, and of each network.
+fn broadcasts(interfaces: &[&Interface]) -> BTreeSet<Ipv4Addr> {
+    let networks = interfaces.iter().filter(|it| it.kind != Kind::Tunnel);
+    let directed = networks
+        .flat_map(|it| &it.addresses)
+        .filter_map(|of| match of {
+            (IpAddr::V4(address), length @ 1..=30) => {
+                Some(Ipv4Addr::from_bits(address.to_bits() | u32::MAX >> length))
+            }
+            _ => None,
+        });
+    directed
+        .take(MOST_INTERFACES)
+        .chain([Ipv4Addr::BROADCAST])
+        .collect()
 }
 
 fn range(ports: PortsInUse) -> impl Iterator<Item = u16> {
