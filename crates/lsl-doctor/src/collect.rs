@@ -15,6 +15,7 @@ pub mod probe;
 mod programs;
 mod socket;
 mod streams;
+pub mod surroundings;
 pub mod trust;
 mod wave;
 

@@ -19,6 +19,7 @@ pub mod meter;
 pub mod observe;
 pub mod pair;
 pub mod proc;
+pub mod redact;
 pub mod remedy;
 pub mod report;
 pub mod table;

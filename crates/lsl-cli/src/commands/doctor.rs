@@ -1,6 +1,7 @@
 //! `lsl doctor`: names the one cause for which streams are not found, and what to type. `lsl-doctor` knows what to
 //! look at and what follows; here are the command line, progress and the exit status. Spec: doctor §3.5
 
+mod file;
 mod pair;
 mod serve;
 
@@ -71,6 +72,9 @@ pub(crate) struct Doctor {
     /// Let risks fail as faults do
     #[arg(long)]
     strict: bool,
+
+    #[command(flatten)]
+    file: file::ReportArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,6 +89,7 @@ Examples:
   lsl doctor 192.168.1.20        why is nothing of this host found? (with `lsl doctor serve` there it knows best)
   lsl doctor --local             is it this machine? (sends nothing)
   lsl doctor --json > before.json
+  lsl doctor --report for-support.json    to send it: names of hosts, streams, users are left out
 
 It changes nothing: what it prints is for you to type. As root it reads the rules of the firewall, and names
 the chain. Run it on the machine that misses streams, then on the one that sends them.
@@ -136,6 +141,7 @@ impl Doctor {
         };
         if let Some(report) = self.pair(&end, &words.asked, start)? {
             line.finish_and_clear();
+            self.file.write(&report, &loaded, &context)?;
             return self.show(&report);
         }
         let (mut seen, mut checks) = look(&words);
@@ -157,6 +163,7 @@ impl Doctor {
         if self.code.is_none() && words.asked.hosts.len() == 1 && !report.unexplained.is_empty() {
             note(CODE_HINT);
         }
+        self.file.write(&report, &loaded, &context)?;
         self.show(&report)
     }
 

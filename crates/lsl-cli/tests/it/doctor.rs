@@ -113,3 +113,55 @@ fn two_doctors_say_nothing_in_plain_text_where_encryption_is_required() {
     assert_eq!(ended.status, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("plain text"), "{ended:?}");
 }
+
+/// What must not be sent to anybody is nowhere in a report.
+#[test]
+fn a_report_has_no_secrets() {
+    let lab = Lab::new();
+    let home = lab.path("keys");
+    lab.run(&["key", "init", "--dir", &home, "--name", "wardkey"])
+        .ok();
+    let read = |name: &str| std::fs::read_to_string(format!("{home}/{name}")).unwrap();
+    let migrate = "policy = \"migrate\"\nmigrate_until = \"2099-12-31\"\n";
+    let policy = read("lsl-secure.toml").replace("policy = \"required\"\n", migrate);
+    std::fs::write(format!("{home}/lsl-secure.toml"), policy).unwrap();
+    let file = lab.path("report.json");
+    let _generator = lab.start(&["gen", "--name", "PatientMeyer", "--source-id", "bed-4711"]);
+    lab.run(&["info", "PatientMeyer"]).ok();
+    let mut command = lab.command(&["doctor", "PatientMeyer", "--report", &file]);
+    command.env("LSL_SECURE_CONFIG", format!("{home}/lsl-secure.toml"));
+    command.env("USER", "doctormeyer");
+    crate::lab::Running::start(&mut command).wait().ok();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["observations"]["probed"][0]["name"], "stream-1");
+    assert!(report["surroundings"]["kernel"].is_string() || cfg!(not(target_os = "linux")));
+    let key = read("device_key.pem");
+    let key = key.lines().nth(1).unwrap();
+    let hostname = lsl_platform::process::hostname();
+    let hostname = String::from_utf8_lossy(&hostname);
+    for secret in [
+        "PatientMeyer",
+        "bed-4711",
+        "wardkey",
+        key,
+        "lsl-ed25519:",
+        "PRIVATE",
+        "doctormeyer",
+    ] {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+    assert!(
+        !text.contains(&format!("\"{hostname}\"")),
+        "{hostname} in {text}"
+    );
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    // An older one is evidence, too.
+    let again = lab.run(&["doctor", "--local", "--report", &file]);
+    assert_eq!(again.status, Some(1), "{again:?}");
+}
