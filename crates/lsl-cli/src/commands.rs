@@ -20,4 +20,5 @@ pub(crate) mod relay;
 pub(crate) mod security;
 pub(crate) mod time;
 pub(crate) mod trust;
+pub(crate) mod watch;
 pub(crate) mod xdf;

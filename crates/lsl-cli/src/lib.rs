@@ -33,7 +33,7 @@ use lsl_platform::power::stay_awake;
 
 use self::commands::{
     at_rest, audit, benchmarks, completions, config, demo, deploy, doctor, generate, info, key,
-    list, man, play, record, recv, relay, security, time, trust, xdf,
+    list, man, play, record, recv, relay, security, time, trust, watch, xdf,
 };
 use self::failure::{Failure, Outcome};
 use self::globals::{Events, Globals};
@@ -79,6 +79,8 @@ enum Command {
     Verify(at_rest::Verify),
     /// Say why streams are not found, and what to type
     Doctor(doctor::Doctor),
+    /// Say at once when a stream that has to be there is not as it should be
+    Watch(watch::Watch),
     /// Measure how far a stream's clock is from ours
     Time(time::Time),
     /// Show, check and write the configuration
@@ -210,6 +212,7 @@ impl Cli {
             Command::Rotate(rotate) => rotate.run(),
             Command::Verify(verify) => verify.run(),
             Command::Doctor(doctor) => doctor.run(&self.globals),
+            Command::Watch(watch) => watch.run(&self.globals),
             Command::Time(time) => time.run(&context()?),
             Command::Config(config) => config.run(&self.globals),
             Command::Key(key) => key.run(),

@@ -80,6 +80,27 @@ pub fn interrupt(child: &mut Child) -> io::Result<()> {
     Ok(())
 }
 
+/// Ends a [`separate`] process at once, on Unix with all that it started, and waits for it.
+///
+/// # Errors
+/// Those of the system.
+pub fn kill(child: &mut Child) -> io::Result<()> {
+    // As above.
+    if child.try_wait()?.is_none() {
+        #[cfg(unix)]
+        if let Some(id) = i32::try_from(child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+        {
+            rustix::process::kill_process_group(id, rustix::process::Signal::KILL)?;
+        }
+        #[cfg(windows)]
+        child.kill()?;
+        child.wait()?;
+    }
+    Ok(())
+}
+
 /// Runs `command` in place of this process. Returns only if that fails, with the error. On Windows this one
 /// waits for it, ignores Ctrl-C, and ends with its status.
 pub fn become_program(command: &mut Command) -> io::Error {

@@ -51,6 +51,8 @@ mod recordings;
 mod relay;
 mod streams;
 mod usage;
+#[cfg(unix)]
+mod watch;
 mod xdf;
 
 /// What every command of a lab begins with.
