@@ -41,8 +41,10 @@ mod wine;
 mod xdf;
 mod zig;
 
+use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lexopt::{Arg, ValueExt as _};
@@ -118,13 +120,38 @@ With CI=true in the environment a missing tool is a failure; otherwise the task 
 const MSRV: &str = "1.91.0";
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
+    let done = match own_variables() {
+        variables if variables.is_empty() => run().map(|()| ExitCode::SUCCESS),
+        variables => run_without(&variables),
+    };
+    match done {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the names of the variables by which `cargo run` tells this program what package it is.
+fn own_variables() -> Vec<OsString> {
+    let is_own = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    env::vars_os().map(|it| it.0).filter(is_own).collect()
+}
+
+/// Runs this program once more without these variables. Build scripts look at them, `ring`'s among others, so that a
+/// task would compile anew what a plain `cargo test` has compiled, and the other way round.
+fn run_without(variables: &[OsString]) -> Result<ExitCode> {
+    let mut task = Command::new(env::current_exe()?);
+    task.args(env::args_os().skip(1));
+    for variable in variables {
+        task.env_remove(variable);
+    }
+    let status = task.status()?;
+    Ok(ExitCode::from(u8::from(!status.success())))
 }
 
 fn run() -> Result {
@@ -366,5 +393,5 @@ fn leave_nothing_out() {
 
 /// Whether this run decides about a submission, or is the campaign.
 fn is_gate() -> bool {
-    STRICT.load(Ordering::Relaxed) || std::env::var("CI").is_ok_and(|value| value == "true")
+    STRICT.load(Ordering::Relaxed) || env::var("CI").is_ok_and(|value| value == "true")
 }
