@@ -3,13 +3,18 @@
 //!
 //! Linux is where all of it works; what another system does not tell stays unknown.
 
+mod ask;
 mod command;
 mod configuration;
+mod dial;
 mod files;
 mod firewall;
 mod host;
 mod loopback;
 pub mod pair;
+mod path;
+mod peers;
+mod plan;
 mod post;
 pub mod probe;
 mod programs;
@@ -26,6 +31,7 @@ use lsl_core::config::{Bind, Config, Loaded};
 use lsl_core::{Context, Selector, StreamInfo, local_clock};
 use serde_json::Value;
 
+use crate::observe::peers::NeighbourSeen;
 use crate::observe::{Asked, Interface, Observations, Os, PortsInUse, StreamSeen};
 use crate::report::{Check, State};
 use crate::table;
@@ -100,6 +106,10 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
         |_| may_send,
         |seen| infos = ask(seen, wishes, is_loopback),
     );
+    if may_send && !is_loopback && !(wishes.stop)() {
+        (wishes.progress)("other machines");
+        run.peers(wishes);
+    }
     run.streams(&infos, wishes);
     run.check("host.clock", |_| true, |seen| seen.clock_ppm = clock.ppm());
     run.check(
@@ -216,6 +226,8 @@ impl Run {
             |_| true,
             |seen| seen.interfaces = host::interfaces(),
         );
+        self.check("if.route", |_| true, |seen| seen.routes = peers::routes());
+        self.seen.container = host::is_contained();
         self.check(
             "port.bind",
             |seen| seen.asked.ports.multicast != 0,
@@ -242,6 +254,35 @@ impl Run {
         self.check("stream.feed", may_feed, feed);
     }
 
+    /// Looks at other machines, one by one. Each has checks of its own.
+    fn peers(&mut self, wishes: &Wishes<'_>) {
+        let start = local_clock();
+        peers::look(&mut self.seen, wishes);
+        let ms = ms_since(start);
+        let is_gateway = |it: &&NeighbourSeen| it.is_gateway;
+        let (gates, others): (Vec<_>, Vec<_>) =
+            self.seen.neighbours.iter().flatten().partition(is_gateway);
+        for (id, all) in [("gate", gates), ("neigh", others)] {
+            let data = serde_json::to_value(all).unwrap_or_default();
+            self.checks.push(made(id, String::new(), ms, data));
+        }
+        for peer in self.seen.peers.iter().flatten() {
+            let of = |id, data: serde_json::Result<Value>| {
+                made(id, peer.text.clone(), ms, data.unwrap_or_default())
+            };
+            self.checks.extend([
+                of("peer.name", serde_json::to_value(peer.address)),
+                of("peer.route", serde_json::to_value(&peer.route)),
+                of("peer.arp", serde_json::to_value(peer.arp)),
+                of("peer.udp", serde_json::to_value(&peer.udp)),
+                of("peer.tcp", serde_json::to_value(&peer.tcp)),
+                of("peer.bound", serde_json::to_value(&peer.bound)),
+                of("peer.ping", serde_json::to_value(peer.ping)),
+                of("peer.mtu", serde_json::to_value(peer.mtu)),
+            ]);
+        }
+    }
+
     /// Does a check if it is wanted, and notes how it went.
     fn check(
         &mut self,
@@ -259,24 +300,35 @@ impl Run {
         } else {
             Value::Null
         };
-        let state = match (is_wanted, data.is_null()) {
-            (false, _) => State::Skipped,
-            (true, true) => State::Unknown,
-            (true, false) => State::Ok,
-        };
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a run takes seconds"
-        )]
-        let ms = ((local_clock() - start) * 1000.0).max(0.0) as u64;
-        self.checks.push(Check {
-            id: id.to_owned(),
-            subject: String::new(),
-            state,
-            ms,
-            data,
-        });
+        let mut check = made(id, String::new(), ms_since(start), data);
+        if !is_wanted {
+            check.state = State::Skipped;
+        }
+        self.checks.push(check);
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a run takes seconds"
+)]
+fn ms_since(start: f64) -> u64 {
+    ((local_clock() - start) * 1000.0).max(0.0) as u64
+}
+
+/// A check that was made.
+fn made(id: &str, subject: String, ms: u64, data: Value) -> Check {
+    Check {
+        id: id.to_owned(),
+        subject,
+        state: if data.is_null() {
+            State::Unknown
+        } else {
+            State::Ok
+        },
+        ms,
+        data,
     }
 }
 
@@ -286,6 +338,7 @@ fn data_of(seen: &Observations, id: &str) -> Value {
         "cfg.file" => serde_json::to_value(&seen.config),
         "cfg.secure" => serde_json::to_value(&seen.security_error),
         "if.list" => serde_json::to_value(&seen.interfaces),
+        "if.route" => serde_json::to_value(&seen.routes),
         "port.bind" => serde_json::to_value(&seen.multicast_port),
         "fw.read" => serde_json::to_value(&seen.firewall),
         "loop" => serde_json::to_value(&seen.loopback),
@@ -386,6 +439,10 @@ fn stream_of(info: &StreamInfo, from: Option<IpAddr>, own: &[IpAddr]) -> StreamS
         address,
         is_here: address.is_some_and(|it| it.is_loopback() || own.contains(&it)),
         port,
+        service_port: match info.v4_service_port() {
+            0 => info.v6_service_port(),
+            port => port,
+        },
         waves: 0,
         by_group: false,
     }

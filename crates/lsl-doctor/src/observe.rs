@@ -6,6 +6,8 @@
     reason = "names say what fields and variants are, comments what they do not"
 )]
 
+pub mod peers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 mod streams;
 
+use self::peers::{NeighbourSeen, PeerSeen, RouteSeen};
 pub use streams::*;
 
 /// Operating system, as far as remedies differ.
@@ -51,6 +54,10 @@ pub struct Observations {
     pub clock_ppm: Option<f64>,
     /// `if.list`
     pub interfaces: Option<Vec<Interface>>,
+    /// `if.route`
+    pub routes: Option<Vec<RouteSeen>>,
+    /// Whether this is a container or a virtual machine behind its host's address, as its files say.
+    pub container: Option<bool>,
     /// `port.bind`
     pub multicast_port: Option<PortSeen>,
     /// `fw.read`
@@ -63,6 +70,10 @@ pub struct Observations {
     pub own_streams: Option<Vec<StreamSeen>>,
     /// `wave`
     pub wave: Option<Wave>,
+    /// `gate`, `neigh`
+    pub neighbours: Option<Vec<NeighbourSeen>>,
+    /// `peer.*`
+    pub peers: Option<Vec<PeerSeen>>,
     /// What `lsl list` finds beside it: streams of the session in use, by the configuration in use.
     pub found: Option<Vec<StreamSeen>>,
     /// What the machine that was named tells of itself, by a pair or its code.
@@ -96,6 +107,13 @@ pub struct HostAsked {
     pub text: String,
     /// What the name means.
     pub addresses: Vec<IpAddr>,
+}
+
+impl HostAsked {
+    /// Returns whether it is a whole network: nobody says that each of its machines is there.
+    pub fn is_network(&self) -> bool {
+        self.text.contains('/')
+    }
 }
 
 /// The ports of the configuration.
@@ -414,6 +432,8 @@ pub struct StreamSeen {
     pub is_here: bool,
     /// The port of its data, over IPv4 or else IPv6.
     pub port: u16,
+    /// The port of its clock, likewise; 0 if it is not told.
+    pub service_port: u16,
     /// In how many waves it answered.
     pub waves: u32,
     /// Whether a question to a group or the broadcast address brought it, not one to a host alone.

@@ -3,6 +3,8 @@
 //! Names and addresses that came from the network stand in a command only if they are plain host names or
 //! addresses ([`plain`]).
 
+pub mod peers;
+
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -10,6 +12,7 @@ use lsl_platform::remedy::{rename, word};
 use serde::{Deserialize, Serialize};
 
 pub use crate::observe::Place;
+use crate::observe::peers::network;
 use crate::observe::{
     Chain, Hook, Interface, Kind, Manager, Observations, Os, PortsInUse, Program,
 };
@@ -330,23 +333,12 @@ fn networks(interfaces: &[&Interface]) -> (Vec<String>, Vec<String>) {
     let mut v4 = Vec::new();
     let mut v6 = vec!["fe80::/10".to_owned()];
     for (address, length) in interfaces.iter().flat_map(|it| &it.addresses) {
-        let (list, net) = match address {
-            IpAddr::V4(address) => {
-                let mask = u32::MAX
-                    .checked_shl(32_u32.saturating_sub((*length).into()))
-                    .unwrap_or(0);
-                let net = std::net::Ipv4Addr::from(u32::from(*address) & mask);
-                (&mut v4, format!("{net}/{length}"))
-            }
+        let list = match address {
+            IpAddr::V4(_) => &mut v4,
             IpAddr::V6(address) if address.is_unicast_link_local() => continue,
-            IpAddr::V6(address) => {
-                let mask = u128::MAX
-                    .checked_shl(128_u32.saturating_sub((*length).into()))
-                    .unwrap_or(0);
-                let net = std::net::Ipv6Addr::from(u128::from(*address) & mask);
-                (&mut v6, format!("{net}/{length}"))
-            }
+            IpAddr::V6(_) => &mut v6,
         };
+        let net = format!("{}/{length}", network(*address, *length));
         if !list.contains(&net) {
             list.push(net);
         }

@@ -8,6 +8,7 @@ mod configuration;
 pub(crate) mod filters;
 mod network;
 pub mod pair;
+mod peers;
 mod streams;
 
 use std::fmt;
@@ -61,6 +62,8 @@ pub enum Symptom {
     Missing(String),
     /// Nothing of a host that was named answers.
     Dark(String),
+    /// Not all of a machine can be reached that answers.
+    Partial(String),
     /// What was named could not be asked: nothing is known of it.
     Unasked(String),
     /// Streams of this session answered, and are not found as programs look for them.
@@ -77,6 +80,7 @@ impl fmt::Display for Symptom {
             Self::Nothing => f.write_str("no stream of another machine answers"),
             Self::Missing(text) => write!(f, "{text} is not found"),
             Self::Dark(host) => write!(f, "no stream of {host} answers"),
+            Self::Partial(host) => write!(f, "not all ways to {host} work"),
             Self::Unasked(what) => write!(f, "{what} could not be asked"),
             Self::Half(1) => f.write_str("1 stream answers, but not as programs look for it"),
             Self::Half(count) => write!(
@@ -115,6 +119,8 @@ struct Rule {
 enum Explains {
     /// Nothing is found.
     NotFound,
+    /// Nothing is found, or not all of a machine is reached, or of its streams.
+    NotReached,
     /// The one that was named is not found.
     Missing,
     /// Others find nothing here.
@@ -127,6 +133,8 @@ enum Explains {
     Itself,
     /// It is, and whatever else there is follows from it.
     All,
+    /// It is a symptom itself, and what is not reached, or comes badly, may be so for it.
+    ItselfAndNotReached,
 }
 
 impl Explains {
@@ -141,8 +149,18 @@ impl Explains {
             Self::All => true,
             Self::Both => !matches!(symptom, Symptom::Poor(trouble, _)
                 if !matches!(trouble, Trouble::Unreachable | Trouble::Clockless)),
+            Self::NotReached => match symptom {
+                Symptom::Poor(trouble, _) => matches!(
+                    trouble,
+                    Trouble::Unreachable | Trouble::Stalled | Trouble::Clockless
+                ),
+                _ => !is_hidden,
+            },
+            Self::ItselfAndNotReached => {
+                !is_hidden && !matches!(symptom, Symptom::Poor(Trouble::Closed, _))
+            }
             _ if matches!(symptom, Symptom::Poor(..)) => false,
-            Self::NotFound => !is_hidden,
+            Self::NotFound => !is_hidden && !matches!(symptom, Symptom::Partial(_)),
             Self::Missing => matches!(symptom, Symptom::Missing(_)),
             Self::Hidden => is_hidden,
             Self::Itself => false,
@@ -155,8 +173,10 @@ impl Explains {
 struct Cause {
     /// Whether another cause fits as well.
     is_guess: bool,
-    /// Explains nothing: others find and are found in spite of it.
+    /// Explains nothing: others find and are found in spite of it, or there is a better reason.
     is_harmless: bool,
+    /// Concerns only these machines; nothing means all.
+    hosts: Vec<String>,
     /// Concerns only what is found here, or only what others find; none means both.
     only: Option<Side>,
     subject: String,
@@ -215,10 +235,22 @@ const RULES: &[Rule] = &[
     rule("fw.out", Level::Fault, filters::output, Explains::Both),
     rule("fw.in", Level::Fault, filters::input, Explains::Both),
     rule(
+        "fw.program",
+        Level::Fault,
+        peers::program,
+        Explains::NotReached,
+    ),
+    rule(
         "port.taken",
         Level::Fault,
         filters::port_taken,
         Explains::Hidden,
+    ),
+    rule(
+        "port.beyond",
+        Level::Fault,
+        peers::port_beyond,
+        Explains::NotReached,
     ),
     rule(
         "session.other",
@@ -232,23 +264,53 @@ const RULES: &[Rule] = &[
         network::near_miss,
         Explains::Missing,
     ),
+    rule("nat", Level::Fault, peers::behind_host, Explains::NotFound),
+    rule("route.vpn", Level::Fault, peers::vpn, Explains::NotReached),
+    rule(
+        "net.subnet",
+        Level::Fault,
+        peers::subnet,
+        Explains::NotReached,
+    ),
     rule(
         "net.isolation",
         Level::Fault,
-        pair::isolation,
-        Explains::NotFound,
+        peers::isolation,
+        Explains::NotReached,
+    ),
+    rule("peer.off", Level::Fault, peers::off, Explains::NotReached),
+    rule("peer.idle", Level::Fault, peers::idle, Explains::NotReached),
+    rule("peer.fw", Level::Fault, peers::filter, Explains::NotReached),
+    rule(
+        "peer.fw-udp",
+        Level::Fault,
+        peers::filter_udp,
+        Explains::NotReached,
     ),
     rule(
-        "peer.fw",
+        "peer.fw-tcp",
         Level::Fault,
-        pair::peer_filter,
-        Explains::NotFound,
+        peers::filter_tcp,
+        Explains::NotReached,
     ),
     rule(
         "net.multicast",
         Level::Fault,
         network::no_multicast,
         Explains::NotFound,
+    ),
+    rule("path.mtu", Level::Fault, peers::mtu, Explains::NotReached),
+    rule(
+        "path.loss",
+        Level::Risk,
+        peers::loss,
+        Explains::ItselfAndNotReached,
+    ),
+    rule(
+        "path.slow",
+        Level::Risk,
+        peers::slow,
+        Explains::ItselfAndNotReached,
     ),
     rule(
         "udp.overrun",
@@ -384,12 +446,21 @@ pub fn diagnose(seen: &Observations) -> Diagnosis {
                 Some(Side::IsFound) => *symptom == Symptom::Hidden,
                 None => true,
             };
-            !cause.is_harmless && is_of_side && rule.explains.symptom(symptom)
+            let is_of_host = match symptom {
+                Symptom::Dark(host) | Symptom::Partial(host) => {
+                    cause.hosts.is_empty() || cause.hosts.contains(host)
+                }
+                _ => true,
+            };
+            !cause.is_harmless && is_of_side && is_of_host && rule.explains.symptom(symptom)
         };
         let before = unexplained.len();
         unexplained.retain(|symptom| !explains(symptom));
-        let is_finding =
-            unexplained.len() < before || matches!(rule.explains, Explains::Itself | Explains::All);
+        let is_symptom = matches!(
+            rule.explains,
+            Explains::Itself | Explains::ItselfAndNotReached | Explains::All
+        ) && !cause.is_harmless;
+        let is_finding = unexplained.len() < before || is_symptom;
         let finding = Finding {
             id: rule.id.to_owned(),
             level: rule.level,
@@ -428,6 +499,7 @@ pub fn symptoms(seen: &Observations) -> Vec<Symptom> {
         symptoms.push(Symptom::Nothing);
     }
     symptoms.extend(dark(seen).map(Symptom::Dark));
+    symptoms.extend(peers::partial(seen).map(Symptom::Partial));
     symptoms.extend(unasked(seen).map(Symptom::Unasked));
     symptoms.extend(streams::troubles(seen).map(|(trouble, count)| Symptom::Poor(trouble, count)));
     let half = unfound(seen).count();
@@ -470,12 +542,18 @@ fn silent(seen: &Observations) -> impl Iterator<Item = (&str, bool)> {
         .chain(found)
         .filter_map(|it| it.address)
         .collect();
+    let peers = seen.peers.iter().flatten();
+    let peers: Vec<IpAddr> = peers
+        .filter(|it| it.udp.is_some())
+        .filter_map(|it| it.address)
+        .collect();
     let is_asked = move |address: &IpAddr| {
-        wave.is_some_and(|it| it.ways.iter().any(|way| way.to == *address && way.sent > 0))
+        let mut ways = wave.iter().flat_map(|it| &it.ways);
+        peers.contains(address) || ways.any(|way| way.to == *address && way.sent > 0)
     };
     let hosts = seen.asked.hosts.iter();
     let silent = hosts.filter(move |host| !host.addresses.iter().any(|it| known.contains(it)));
-    silent.map(move |host| (host.text.as_str(), host.addresses.iter().any(is_asked)))
+    silent.map(move |host| (host.text.as_str(), host.addresses.iter().any(&is_asked)))
 }
 
 /// Returns streams of other machines in this session that answered a question and that programs do not find.

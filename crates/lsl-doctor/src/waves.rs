@@ -19,9 +19,14 @@ impl Ids {
 
     /// Returns a copy of the question for all streams of all sessions. Answers go to `port`.
     pub fn question(self, copy: usize, port: u16) -> Vec<u8> {
+        self.question_for(b"", copy, port)
+    }
+
+    /// Returns a copy of a question for the streams that match.
+    pub fn question_for(self, query: &[u8], copy: usize, port: u16) -> Vec<u8> {
         let id = format!("{}{copy:08}", self.nonce);
         QueryDatagram {
-            query: b"",
+            query,
             return_port: port,
             id: id.as_bytes(),
         }

@@ -43,6 +43,24 @@ pub fn leaving(to: SocketAddr, interfaces: &[Interface]) -> io::Result<Option<&I
     Ok(all.find(|it| it.address == source.ip() && (scope == 0 || scope == it.index)))
 }
 
+/// Returns how long packets to an address of IPv4 may be, as far as the system has been told.
+///
+/// # Errors
+/// Those of [`source_towards`]; on other systems than Linux always `Unsupported`.
+pub fn path_mtu(to: IpAddr) -> io::Result<u32> {
+    #[cfg(target_os = "linux")]
+    {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect((to, 9))?;
+        rustix::net::sockopt::ip_mtu(&socket).map_err(io::Error::from)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = to;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// A router to which this host sends what has no other route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gateway {
@@ -109,6 +127,9 @@ mod tests {
         let all = interfaces().unwrap();
         let kind = leaving(to, &all).unwrap().unwrap().kind;
         assert_eq!(kind, Kind::Loopback);
+        if cfg!(target_os = "linux") {
+            assert!(path_mtu(to.ip()).unwrap() > 1500);
+        }
     }
 
     #[test]

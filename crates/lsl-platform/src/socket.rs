@@ -73,6 +73,23 @@ pub fn force_receive_buffer(_socket: impl AsSocket, _bytes: usize) -> io::Result
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Lets datagrams over IPv4 leave whole or not at all, whatever is known of the path: for measuring it.
+///
+/// # Errors
+/// Those of `setsockopt(2)`; on other systems than Linux always `Unsupported`.
+pub fn forbid_fragments(socket: impl AsSocket) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+        set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE).map_err(io::Error::from)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = socket;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Receives the bytes that are there, up to the length of `buffer`. Returns their number; 0 is the end of
 /// the stream.
 ///

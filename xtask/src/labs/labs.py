@@ -7,13 +7,14 @@ import broken
 import changing
 import healing
 import healthy
+import hosts
 import pair
 import rescued
 import streams
 from network import Network
 from lab import play
 
-SETS = (broken, changing, healing, healthy, pair, rescued, streams)
+SETS = (broken, changing, healing, healthy, hosts, pair, rescued, streams)
 LABS = {name: lab for each in SETS for name, lab in each.LABS.items()}
 
 # They mostly wait.

@@ -29,14 +29,17 @@ class Network(Stage):
         self.is_large = False
 
     def host(self, name, *addresses):
-        machine = self.machine(name, *addresses)
-        (machine.home / "lsl_api.cfg").unlink()
-        (machine.home / "work").mkdir()
+        machine = self.into_its_home(self.machine(name, *addresses))
         for number, address in enumerate(addresses):
             last = address.rpartition(".")[2]
             machine.ip("address", "add", f"fd{address.split('.')[1]}::{last}/64", "dev", f"e{number}", "nodad")
         until("link-local addresses", lambda: "tentative" not in machine.ip("-6", "address"))
-        # Programs are started in a folder of their own.
+        return machine
+
+    def into_its_home(self, machine):
+        """Programs are started in a folder of their own, without a configuration."""
+        (machine.home / "lsl_api.cfg").unlink()
+        (machine.home / "work").mkdir()
         machine.enter += ["env", "-C", str(machine.home / "work")]
         return machine
 
@@ -57,15 +60,15 @@ class Network(Stage):
         path.write_text(text)
         return path
 
-    def streams(self, machine=None, names=STREAMS):
+    def streams(self, machine=None, names=STREAMS, channels="1", how=()):
         """Starts the senders and waits until they offer their streams."""
         machine = machine or self.amp
         for name in names:
             if name == "Ours":
-                program = machine.start("gen", "--name", name, "--rate", "50", "--channels", "1")
+                program = machine.start("gen", "--name", name, "--rate", "50", "--channels", channels)
                 until(name, lambda: "Ctrl-C" in program.stderr() or not program.is_running())
             else:
-                program = self.foreign(machine, name, 1, *self.library(name))
+                program = self.foreign(machine, name, 1, *self.library(name), *how)
             expect(program.is_running(), program)
             self.senders.append(program)
 
@@ -86,6 +89,11 @@ class Network(Stage):
         program = self.spawn(words, env)
         until(name, lambda: program.lines or not program.is_running())
         return program
+
+    def forty(self):
+        """Starts forty outlets of the older liblsl; their names."""
+        self.senders.append(self.foreign(self.amp, "O", 40, "1.17", os.environ["LSL_STAGE_OLDER"]))
+        return [f"O{number}" for number in range(40)]
 
     def again(self):
         """Starts the senders again."""
@@ -123,8 +131,8 @@ class Network(Stage):
             program = self.spawn([*machine.enter, "sh", "-c", command + answer], self.environment(machine.name))
             program.ends(0)
 
-    def all_there(self, names=STREAMS):
-        """All streams of `amp` are found and read at `rec`."""
+    def all_there(self, names=STREAMS, reads=3):
+        """All streams of `amp` are found at `rec`, and some are read."""
         found = set()
         deadline = now() + 20.0
         while found != set(names):
@@ -132,7 +140,7 @@ class Network(Stage):
             program.wait()
             found = {stream["name"] for stream in json.loads(program.stdout())}
             expect(now() < deadline, f"{sorted(found)}:", program)
-        for name in names[:3]:
+        for name in names[:reads]:
             self.rec.run("recv", name, "--count", "3")
 
     def none_there(self):
@@ -147,10 +155,21 @@ class Network(Stage):
         self.type_in(machine, found)
         self.all_there()
 
+    def ports(self):
+        """Those of the switch."""
+        return json.loads(run("ip", "-json", "link", "show", "master", self.switch))
+
+    def isolate(self, but):
+        """Keeps all machines but this one apart; the ports of the switch that do so."""
+        (face,) = json.loads(but.ip("-json", "link", "show", "e0"))
+        apart = [port["ifname"] for port in self.ports() if port["ifindex"] != face["link_index"]]
+        for port in apart:
+            run("ip", "link", "set", port, "type", "bridge_slave", "isolated", "on")
+        return apart
+
     def swallow(self, rules):
         """Makes the switch drop frames. Rules are those of nftables' bridges."""
-        ports = json.loads(run("ip", "-json", "link", "show", "master", self.switch))
-        names = ", ".join(port["ifname"] for port in ports)
+        names = ", ".join(port["ifname"] for port in self.ports())
         text = f"table bridge lab{self.switch} {{ chain pass {{ type filter hook forward priority 0; "
         text += "".join(f"iifname {{ {names} }} {rule}; " for rule in rules) + "}; }"
         run("nft", "-f", "-", text=text)
@@ -159,3 +178,20 @@ class Network(Stage):
         """Makes it carry no questions to groups and broadcast; neighbours still find each other."""
         v4 = ("224.0.0.0/4", "255.255.255.255", "10.50.0.255")
         self.swallow([f"ip daddr {to} drop" for to in v4] + ["ip6 daddr ff00::/8 udp dport 16571 drop"])
+
+
+def ports_of(program):
+    """Ports that a program has, in its network."""
+    process = Path("/proc") / str(program.process.pid)
+    inodes = set()
+    for descriptor in (process / "fd").iterdir():
+        target = os.readlink(descriptor)
+        if target.startswith("socket:["):
+            inodes.add(target[len("socket:[") : -1])
+    ports = set()
+    for table in ("tcp", "udp"):
+        for line in (process / "net" / table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[9] in inodes:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return sorted(ports)

@@ -14,8 +14,9 @@ RATE = 50.0
 name, count = sys.argv[1], int(sys.argv[2])
 how = sys.argv[3] if len(sys.argv) > 3 else ""
 assert os.environ["LSL_STAGE_EXPECT"] in pylsl.library_info(), pylsl.library_info()
+channels = 512 if how == "wide" else 1
 names = [name] if count == 1 else [f"{name}{number}" for number in range(count)]
-outlets = [pylsl.StreamOutlet(pylsl.StreamInfo(each, "EEG", 1, RATE, "float32", each)) for each in names]
+outlets = [pylsl.StreamOutlet(pylsl.StreamInfo(each, "EEG", channels, RATE, "float32", each)) for each in names]
 pushes = [True]
 signal.signal(signal.SIGUSR1, lambda *_: pushes.append(not pushes.pop()))
 print("ready", flush=True)
@@ -30,4 +31,4 @@ for number in itertools.count():
     stamp = {"unix": time.time(), "fast": began + 60 * 0.002 + (pylsl.local_clock() - began) * 1.002}.get(how, 0.0)
     is_left_out = {"stalls": True, "drops": number % 10 == 5, "half": number % 2 == 1}.get(how, False)
     for outlet in outlets if not is_left_out else ():
-        outlet.push_sample([float(number)], stamp)
+        outlet.push_sample([float(number)] * channels, stamp)

@@ -21,6 +21,7 @@ use lsl_doctor::observe::{Asked, HostAsked, OtherSide, StreamAsked};
 use lsl_doctor::pair::Side;
 use lsl_doctor::report::Report;
 use lsl_doctor::table::Symptom;
+use lsl_proto::config::Ipv4Network;
 
 use self::pair::{End, Seen};
 use crate::failure::{Failure, Outcome};
@@ -41,7 +42,8 @@ pub(crate) struct Doctor {
     #[command(subcommand)]
     action: Option<DoctorCommand>,
 
-    /// A stream that should be there, or a host: an address, host:port or a name with a dot
+    /// A stream that should be there, or a host: an address, a network (10.1.2.0/24), host:port or a name
+    /// with a dot
     #[arg(value_name = "STREAM|HOST")]
     words: Vec<String>,
 
@@ -301,12 +303,19 @@ impl Words {
     }
 }
 
-/// Whether a word is an address, `host:port` or a name with a dot, and no predicate.
+/// Whether a word is an address, a network, `host:port` or a name with a dot, and no predicate.
 fn is_host(word: &str) -> bool {
     let is_address = word.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok();
+    let is_address = is_address || network(word).is_some();
     let (host, port) = word.rsplit_once(':').unwrap_or((word, "1"));
     let is_name = !word.contains(OPERATORS) && !host.contains(':') && port.parse::<u16>().is_ok();
     is_address || is_name && (word.contains(':') || word.trim_matches('.').contains('.'))
+}
+
+/// The hosts of a network of IPv4 such as 10.1.2.0/24, if a word is one.
+fn network(word: &str) -> Option<Vec<IpAddr>> {
+    let network: Ipv4Network = word.parse().ok()?;
+    Some(network.hosts().map(IpAddr::from).collect())
 }
 
 /// Splits a host from its port; 0 if it has none.
@@ -323,7 +332,8 @@ fn host_and_port(word: &str) -> (&str, u16) {
 /// The addresses of a host, with the port that was named.
 fn places(host: &HostAsked) -> Vec<SocketAddr> {
     let (_, port) = host_and_port(&host.text);
-    let addresses = host.addresses.iter();
+    // Hosts of a network are asked in another way.
+    let addresses = host.addresses.iter().filter(|_| !host.is_network());
     addresses.map(|it| SocketAddr::new(*it, port)).collect()
 }
 
@@ -332,6 +342,9 @@ fn addresses(host: &str, may_look_up: bool) -> Vec<IpAddr> {
     let host = host_and_port(host).0.to_owned();
     if let Ok(address) = host.parse() {
         return vec![address];
+    }
+    if let Some(hosts) = network(&host) {
+        return hosts;
     }
     if !may_look_up {
         return Vec::new();
@@ -373,6 +386,7 @@ mod tests {
             "amp:16572",
             "10.1.0.7:16572",
             "[::1]:16572",
+            "10.1.2.0/24",
         ] {
             assert!(is_host(host), "{host}");
         }
@@ -384,9 +398,21 @@ mod tests {
             "My Amp v1.2",
             "a:b",
             "x.",
+            "EEG/1",
         ] {
             assert!(!is_host(stream), "{stream}");
         }
+    }
+
+    #[test]
+    fn a_network_is_all_its_hosts() {
+        let all = addresses("10.1.2.0/24", false);
+        assert_eq!(all.len(), 254);
+        let named = HostAsked {
+            text: "10.1.2.0/24".into(),
+            addresses: all,
+        };
+        assert_eq!(places(&named), [], "asked in another way");
     }
 
     #[test]

@@ -228,6 +228,15 @@ fn programs(inodes: &[u64]) -> BTreeMap<u64, Program> {
     found
 }
 
+/// Whether files say that this is a container, or Linux within Windows.
+pub(super) fn is_contained() -> Option<bool> {
+    let version = files::text("/proc/version")?;
+    let is_marked = ["/.dockerenv", "/run/.containerenv"]
+        .iter()
+        .any(|it| Path::new(it).exists());
+    Some(is_marked || version.to_ascii_lowercase().contains("microsoft"))
+}
+
 /// Flags of `/sys/class/net/*/flags`.
 const IFF_UP: u32 = 0x1;
 const IFF_LOOPBACK: u32 = 0x8;

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Cause;
 use super::configuration::count;
 use super::network::answered;
+use super::{Cause, peers};
 use crate::alien::{self, Suspect};
 use crate::observe::{
     Barred, ClockAnswer, DescriptorsUsed, Fed, Observations, Opened, StreamProbed, StreamSeen,
@@ -504,6 +504,8 @@ pub(super) fn fades(seen: &Observations) -> Option<Cause> {
     let faint: Vec<&StreamSeen> = answered(seen).filter(is_faint).collect();
     let first = faint.first()?;
     Some(Cause {
+        // A way that loses or delays all has a finding of its own.
+        is_harmless: faint.iter().all(|it| peers::is_poor(seen, it.address)),
         subject: first.name.clone(),
         text: format!(
             "{} answered in {} of {} waves: a short search may miss it.",

@@ -1,3 +1,5 @@
+mod peers;
+
 use std::net::IpAddr;
 
 use super::*;
