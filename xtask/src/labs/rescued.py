@@ -6,7 +6,10 @@ import os
 import signal
 import time
 
-from network import HERE, expect, now, until
+from network import HERE, expect, now, run, until
+
+# In one process; 2,000 by hand.
+STREAMS = int(os.environ.get("LSL_LABS_STREAMS", "200"))
 
 LIBRARIES = {"Ours": "lsl-rs", "New": "1.18", "Old": "1.17"}
 
@@ -116,7 +119,51 @@ def paused(network):
     return said
 
 
+def restarted(network):
+    """The process of some streams among many is killed and started again: all come back, by one search."""
+    network.is_large = True
+    some, count = STREAMS // 100 or 1, STREAMS
+
+    def many(name, number):
+        return network.foreign(network.amp, name, number, "lsl-rs", network.tools.library, "rarely")
+
+    lost = {"Few": many("Few", some), "Many": many("Many", count - some)}
+    env = network.environment("rec")
+    env |= {"PYLSL_LIB": network.tools.library, "LSL_STAGE_EXPECT": "lsl-rs"}
+    words = [*network.rec.enter, network.tools.pylsl, str(HERE / "readers.py"), str(count), *lost]
+    reader = network.spawn(words, env)
+    network.rec.nft(
+        "table inet waves { counter waves {}; chain out { type filter hook output priority 0; policy accept; "
+        "ip daddr 239.255.172.215 udp dport 16571 counter name waves; }; }"
+    )
+
+    def flowing():
+        reports = list(reader.lines)
+        return json.loads(reports[-1][1])["flowing"] if reports else 0
+
+    def waves():
+        counted = json.loads(run(*network.rec.enter, "nft", "--json", "list", "counters"))
+        return sum(each["counter"]["packets"] for each in counted["nftables"] if "counter" in each)
+
+    until("all streams", lambda: flowing() == count or not reader.is_running(), 120.0)
+    said = []
+    for name, number in (("Few", some), ("Many", count - some)):
+        before, began = waves(), now()
+        lost[name].process.kill()
+        until("silence", lambda: flowing() <= count - number)
+        lost[name] = many(name, number)
+        since = now()
+        until("all streams", lambda: flowing() == count or not reader.is_running(), 60.0)
+        took, asked, period = now() - since, waves() - before, now() - began
+        expect(reader.is_running(), reader)
+        # Up to four queries by name in a wave.
+        expect(asked <= (2 + period / 1.25) * (4 if name == "Few" else 1) + 4, f"{asked} queries in {period:.1f} s")
+        said.append(f"{number} of {count} after {took:.1f} s, {asked} queries in {period:.1f} s")
+    return "; ".join(said)
+
+
 LABS = {
+    "A-restarted": restarted,
     "A-address-of-sender": address_of_sender,
     "A-address-of-reader": address_of_reader,
     "A-link-down": link_down,

@@ -3,16 +3,18 @@ says what is wrong with it. Samples are numbered. It pauses at SIGUSR1, and goes
 
 import itertools
 import os
+import resource
 import signal
 import sys
 import time
 
 import pylsl
 
-RATE = 50.0
-
 name, count = sys.argv[1], int(sys.argv[2])
 how = sys.argv[3] if len(sys.argv) > 3 else ""
+RATE = 2.0 if how == "rarely" else 50.0
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 assert os.environ["LSL_STAGE_EXPECT"] in pylsl.library_info(), pylsl.library_info()
 channels = 512 if how == "wide" else 1
 names = [name] if count == 1 else [f"{name}{number}" for number in range(count)]

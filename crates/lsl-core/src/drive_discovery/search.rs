@@ -75,6 +75,7 @@ impl RunningSearch {
         if let (true, Some(error)) = (links.is_empty(), failure) {
             return Err(error);
         }
+        let revision = search.revision();
         let monitor = Arc::new(Monitor::new(search));
         let mut tasks = Vec::new();
         let inbox = Inbox {
@@ -97,6 +98,7 @@ impl RunningSearch {
             changes: network.changes(),
             network,
             links,
+            revision,
             known: context.known_hosts().revision(),
             inbox,
             probes: JoinSet::new(),
@@ -179,6 +181,7 @@ impl Inbox {
 struct Link {
     family: Family,
     socket: Arc<UdpSocket>,
+    return_port: u16,
     /// The query, and one that asks everybody, because outlets that hide what they are do not answer the other.
     datagrams: Vec<Vec<u8>>,
     sweep: Vec<Vec<u8>>,
@@ -194,14 +197,11 @@ impl Link {
         }
         let return_port = socket.local_addr().map_err(context)?.port();
         let socket = Arc::new(sockets::into_tokio_udp(socket)?);
-        let datagrams = [
-            search.datagram(return_port),
-            search.open_datagram(return_port),
-        ];
         Ok(Self {
             family,
             socket,
-            datagrams: datagrams.into_iter().flatten().collect(),
+            return_port,
+            datagrams: search.datagrams(return_port),
             sweep: search.sweep_datagram(return_port).into_iter().collect(),
         })
     }
@@ -241,6 +241,8 @@ struct Driver {
     links: Vec<Link>,
     /// Revision of the known hosts that were asked.
     known: u64,
+    /// Revision of the datagrams of `links`.
+    revision: Option<u64>,
     inbox: Inbox,
     /// Each returns the port that it asked, and what came of it.
     probes: JoinSet<(SocketAddr, ProbeEnd)>,
@@ -252,6 +254,12 @@ impl Driver {
             let now = local_clock();
             let (action, has_forgotten) = {
                 let mut search = self.inbox.monitor.lock();
+                if search.revision() != self.revision {
+                    self.revision = search.revision();
+                    for link in &mut self.links {
+                        link.datagrams = search.datagrams(link.return_port);
+                    }
+                }
                 (search.poll(now), search.take_forgotten())
             };
             if has_forgotten {
@@ -288,16 +296,30 @@ impl Driver {
         let pause = tokio::time::sleep(pause);
         let known = self.inbox.context.known_hosts().changed(self.known);
         let probed = next_probe(&mut self.probes);
-        let changes = select2(known, self.changes.changed());
+        let revision = self.revision;
+        let monitor = &self.inbox.monitor;
+        let revised = async {
+            if revision.is_none() {
+                pending::<()>().await;
+            }
+            let look = |search: &mut Search| (search.revision() != revision).then_some(());
+            monitor.wait(f64::INFINITY, look).await;
+        };
+        let asked = select2(known, revised);
+        let changes = select2(asked, self.changes.changed());
         let happened = select2(pause, select2(probed, changes)).await;
         let now = local_clock();
         let mut search = self.inbox.monitor.lock();
         match happened {
-            Either::First(()) => {}
+            // The latter: streams were lost.
+            Either::First(())
+            | Either::Second(Either::Second(Either::First(Either::Second(())))) => {}
             Either::Second(Either::First((target, end))) => {
                 search.handle_probe_ended(target, end, now);
             }
-            Either::Second(Either::Second(Either::First(()))) => search.ask_soon(now),
+            Either::Second(Either::Second(Either::First(Either::First(())))) => {
+                search.ask_soon(now);
+            }
             Either::Second(Either::Second(Either::Second(_))) => {
                 search.handle_network_change(now);
                 drop(search);

@@ -1,5 +1,5 @@
-//! Searches for the streams that this process lost. A few have searches of their own, with the query of liblsl;
-//! all others share one, whose answers `LostStreams` sorts. Spec: lsl-protocol §10.
+//! The search for the streams that this process lost, which they share; `LostStreams` sorts the answers. Without
+//! `lab.SelfHealing` a few have searches of their own, with the query of liblsl. Spec: lsl-protocol §10, doctor §2.4.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(crate) struct Lost {
 struct Shared {
     streams: LostStreams<oneshot::Sender<Vec<StreamInfo>>>,
     is_running: bool,
+    /// Whether streams were lost since the search was told.
+    is_joined: bool,
 }
 
 impl Default for Lost {
@@ -51,7 +53,9 @@ impl Lost {
         lost: &StreamInfo,
         minimum_secs: f64,
     ) -> Result<Vec<StreamInfo>> {
-        if let Ok(_own) = self.own_searches.try_acquire() {
+        if !context.config().lab().self_healing
+            && let Ok(_own) = self.own_searches.try_acquire()
+        {
             let query = recovery_query(lost);
             // Boxed, because every inlet's task would else hold room for a search.
             let search = resolve_query(context, query, 1, minimum_secs, Timeout::Forever);
@@ -79,19 +83,24 @@ impl Lost {
         let (answers, found) = oneshot::channel();
         let mut shared = lock_ignoring_poison(&self.shared);
         shared.streams.wait_for(lost, minimum_secs, now, answers);
+        shared.is_joined = true;
         let is_first = !std::mem::replace(&mut shared.is_running, true);
         (found, is_first)
     }
 
     /// Hands out what the shared search knows. False if nobody waits any more.
-    fn look(&self, search: Option<&Search>, now: f64) -> bool {
+    fn look(&self, search: Option<&mut Search>, now: f64) -> bool {
         let mut shared = lock_ignoring_poison(&self.shared);
-        let Shared { streams, .. } = &mut *shared;
+        let Shared {
+            streams, is_joined, ..
+        } = &mut *shared;
         streams.retain(|answers| !answers.is_closed());
-        for (answers, found) in search.map_or_else(Vec::new, |search| streams.hand_out(search, now))
-        {
-            // Whoever does not wait any more needs no answer.
-            let _ = answers.send(found);
+        if let Some(search) = search {
+            for (answers, found) in streams.hand_out(search, now) {
+                // Whoever does not wait any more needs no answer.
+                let _ = answers.send(found);
+            }
+            search.look_for(streams.queries(), std::mem::take(is_joined), now);
         }
         shared.is_running = !shared.streams.is_empty();
         shared.is_running
@@ -104,12 +113,6 @@ impl Lost {
 
     fn is_awaited(&self, info: &StreamInfo) -> bool {
         lock_ignoring_poison(&self.shared).streams.is_awaited(info)
-    }
-
-    /// The number of streams that have a search of their own.
-    #[cfg(test)]
-    pub(crate) fn searching(&self) -> usize {
-        MAX_OWN_SEARCHES - self.own_searches.available_permits()
     }
 
     /// The number of streams that share a search.
@@ -125,15 +128,18 @@ async fn search_for_all(context: Context) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let still_wanted = {
-            let search = running.as_ref();
-            let search = search.map(|running: &RunningSearch| running.monitor.lock());
-            context.lost().look(search.as_deref(), local_clock())
+            let look = |search: Option<&mut Search>| context.lost().look(search, local_clock());
+            match &running {
+                Some(RunningSearch { monitor, .. }) => monitor.update(|search| look(Some(search))),
+                None => look(None),
+            }
         };
         if !still_wanted {
             return;
         }
         if running.is_none() {
-            let search = search_for_awaited(&context, local_clock());
+            let mut search = search_for_awaited(&context, local_clock());
+            context.lost().look(Some(&mut search), local_clock());
             match RunningSearch::start(&context, search) {
                 Ok(started) => running = Some(started),
                 Err(error) => {
@@ -151,14 +157,20 @@ fn search_for_awaited(context: &Context, now: f64) -> Search {
     let goal = Goal::Continuous {
         forget_after_secs: times.patience_secs() + LONGEST_ROUND_SECS,
     };
+    let heals = context.config().lab().self_healing;
     let context = context.clone();
     let is_unwanted = move |info: &StreamInfo| !context.lost().is_awaited(info);
-    Search::new(b"", times, goal, now)
+    let search = Search::new(b"", times, goal, now)
         .repeated()
-        .with_veto(Veto(Arc::new(is_unwanted)))
+        .with_veto(Veto(Arc::new(is_unwanted)));
+    if heals {
+        search.for_lost_streams(now)
+    } else {
+        search
+    }
 }
 
-/// So many streams lost at once, a laboratory's devices, are looked for one by one.
+/// So many streams lost at once, a laboratory's devices, are looked for one by one if nothing heals itself.
 pub(crate) const MAX_OWN_SEARCHES: usize = 16;
 
 /// How often answers are handed out, while somebody waits.

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::search::Search;
 use crate::StreamInfo;
-use crate::inlet::successor::is_same_stream;
+use crate::inlet::successor::{is_same_stream, recovery_query};
 
 /// Streams that the shared search looks for; `T` stands for whoever waits for the answers.
 #[derive(Debug)]
@@ -46,6 +46,26 @@ impl<T> LostStreams<T> {
         };
         let key = key(self.waiting.hasher(), lost, texts(lost));
         self.waiting.entry(key).or_default().push(waiting);
+    }
+
+    /// Returns what to ask for: the query of liblsl for one stream, a few of them joined, or nothing, if everybody is to
+    /// be asked. Spec: doctor §2.4.
+    pub fn queries(&self) -> Vec<Vec<u8>> {
+        let first = |alike: &Vec<Waiting<T>>| Some(recovery_query(&alike.first()?.lost));
+        let mut queries: Vec<Vec<u8>> = Vec::new();
+        for query in self.waiting.values().filter_map(first) {
+            match queries.last_mut() {
+                Some(last) if last.len() + OR.len() + query.len() <= MAX_QUERY_BYTES => {
+                    last.extend_from_slice(OR);
+                    last.extend_from_slice(&query);
+                }
+                _ => queries.push(query),
+            }
+            if queries.len() > MAX_QUERIES {
+                return Vec::new();
+            }
+        }
+        queries
     }
 
     /// Forgets those who do not wait any more.
@@ -96,7 +116,8 @@ impl<T> LostStreams<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Whether the outlet itself answered, or others that look like it had time to answer too.
+    /// Whether the outlet itself answered, or others that look like it had time to answer too. Nobody else will do
+    /// then, so that there is nothing to wait for.
     fn is_ready(&mut self, alike: &[(&StreamInfo, f64)], now: f64) -> bool {
         let found = self.candidates(alike);
         let Some(first) = found.first() else {
@@ -104,7 +125,7 @@ impl<T> Waiting<T> {
         };
         let is_known = first.uid_bytes() == self.lost.uid_bytes();
         let answered = *self.answered.get_or_insert(now);
-        now >= self.not_before && (is_known || now >= answered + GATHER_SECS)
+        is_known || (now >= self.not_before && now >= answered + GATHER_SECS)
     }
 
     /// Who could be the lost stream: the outlet itself, or some that look like it.
@@ -153,6 +174,15 @@ fn keys(hasher: &RandomState, info: &StreamInfo) -> impl Iterator<Item = u64> {
     });
     named.flatten().map(|some| key(hasher, info, some))
 }
+
+/// Joins queries.
+const OR: &[u8] = b" or ";
+
+/// Length of joined queries, which leave in datagrams of 1,200 bytes at most.
+const MAX_QUERY_BYTES: usize = 1100;
+
+/// Joined queries of a wave; more streams are looked for by asking everybody.
+const MAX_QUERIES: usize = 4;
 
 /// Outlets of one stream that are handed out: twice as many as an inlet remembers as refused.
 const MAX_CANDIDATES: usize = 32;

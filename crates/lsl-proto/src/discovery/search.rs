@@ -163,6 +163,8 @@ pub struct Search {
     wave: u64,
     invalid: u64,
     vetoes: Vec<Veto>,
+    /// Of a search for lost streams.
+    rescue: Option<rescue::Rescue>,
 }
 
 /// Leaves out answers that are not to be believed or not wanted, by what they say of themselves.
@@ -256,6 +258,7 @@ impl Search {
             wave: 0,
             invalid: 0,
             vetoes: Vec::new(),
+            rescue: None,
         }
     }
 
@@ -379,6 +382,9 @@ impl Search {
             return SearchAction::Done;
         }
         if now >= self.next_multicast {
+            if let Some(rescue) = &mut self.rescue {
+                rescue.begin_wave(now);
+            }
             self.next_multicast = after(self.next_multicast, self.period_secs(), now);
             self.wave += u64::from(self.is_repeated);
             if let (Some(fallback), Goal::Continuous { .. }) = (&mut self.fallback, self.goal) {
@@ -703,6 +709,9 @@ impl Search {
     }
 
     fn period_secs(&self) -> f64 {
+        if let Some(rescue) = &self.rescue {
+            return rescue.period_secs;
+        }
         let extra = match self.goal {
             Goal::Once { .. } => 0.0,
             Goal::Continuous { .. } => self.times.continuous_interval_secs,
@@ -736,5 +745,6 @@ const SHORTEST_PERIOD_SECS: f64 = 0.01;
 
 mod asking;
 mod relayed;
+mod rescue;
 #[cfg(test)]
 mod tests;

@@ -16,9 +16,9 @@ fn answer(search: &mut Search, info: &StreamInfo, now: f64) {
 }
 
 /// Looks a few times after `now`, as the task of the search does.
-fn look_from(lost: &Lost, search: &Search, now: f64) {
+fn look_from(lost: &Lost, search: &mut Search, now: f64) {
     for tick in 0..20 {
-        lost.look(Some(search), now + 0.1 * f64::from(tick));
+        lost.look(Some(&mut *search), now + 0.1 * f64::from(tick));
     }
 }
 
@@ -43,7 +43,7 @@ fn only_streams_that_somebody_waits_for_are_kept() {
     assert_eq!(search.len(), 0);
     answer(&mut search, &stream("amplifier", "serial", "back"), 1.1);
     assert_eq!(search.len(), 1);
-    look_from(lost, &search, 1.1);
+    look_from(lost, &mut search, 1.1);
     assert_eq!(uids(&mut found), ["back"]);
     // Another becomes wanted while the search runs, and every veto counts.
     let _waiting = lost.wait_for(&stream("stranger 7", "", "gone-7"), 0.5, 3.0);
@@ -70,7 +70,7 @@ fn a_stream_whose_host_moved_is_found_where_it_is_now() {
         while !matches!(search.poll(wave), SearchAction::WaitUntil(_)) {}
         let from = ([127, 0, 0, host], 16_572).into();
         search.handle_reply(from, &gone.to_shortinfo_xml(), wave + 0.1);
-        look_from(lost, &search, wave + 0.1);
+        look_from(lost, &mut search, wave + 0.1);
         let infos = found.try_recv().unwrap();
         assert_eq!(infos[0].v4_address(), format!("127.0.0.{host}"));
     }

@@ -97,7 +97,7 @@ fn a_search_ends_with_the_last_connection_that_waits_for_it() {
     let _working = runtime::AbortOnDrop(runtime::spawn(working).unwrap());
     let until_searching = |searches: usize| {
         let deadline = local_clock() + 20.0;
-        while context.lost().searching() != searches {
+        while context.lost().sharing() != searches {
             assert!(local_clock() < deadline, "not {searches}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -151,15 +151,11 @@ fn streams_that_are_lost_together_share_one_search() {
         // A wave asks a port at most twice.
         let passed = local_clock() - started;
         let waves = 2.0 + passed / 1.25;
-        let searches = u32::try_from(crate::drive_inlet::lost::MAX_OWN_SEARCHES + 1).unwrap();
         asked += 1;
-        assert!(
-            f64::from(asked) <= 2.0 * f64::from(searches) * waves,
-            "{asked} after {passed} s"
-        );
+        assert!(f64::from(asked) <= 2.0 * waves, "{asked} after {passed} s");
     }
-    assert_eq!(named.len(), crate::drive_inlet::lost::MAX_OWN_SEARCHES);
-    assert_eq!(context.lost().sharing() + named.len(), STREAMS);
+    assert!(named.len() <= 4, "before most were lost");
+    assert_eq!(context.lost().sharing(), STREAMS);
     drop(tasks);
 }
 

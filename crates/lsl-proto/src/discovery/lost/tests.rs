@@ -98,11 +98,43 @@ fn candidates_that_answer_one_after_the_other_are_seen_together() {
     lost.wait_for(&first, 0.5, 10.0, 1);
     answer(&mut search, &first, 10.1);
     answer(&mut search, &second, 10.1);
-    assert_eq!(look(&mut lost, &search, 10.4), []);
-    lost.retain(|waiter| *waiter != 1);
-    assert!(lost.is_empty());
+    let found = look(&mut lost, &search, 10.1);
+    assert_eq!(found, [(1, vec!["first".to_owned()])]);
     lost.wait_for(&first, 0.5, 11.0, 2);
-    answer(&mut search, &first, 11.4);
-    let found = look(&mut lost, &search, 11.5);
-    assert_eq!(found, [(2, vec!["first".to_owned()])]);
+    assert_eq!(
+        look(&mut lost, &search, 11.1),
+        [],
+        "it answered before that"
+    );
+    lost.retain(|waiter| *waiter != 2);
+    assert!(lost.is_empty());
+}
+
+#[test]
+fn few_streams_are_asked_for_by_name_and_many_are_not() {
+    let mut lost = LostStreams::default();
+    let mut counts = Vec::new();
+    for number in 0..60 {
+        let gone = stream(&format!("amplifier {number}"), "serial", "gone");
+        lost.wait_for(&gone, 0.5, 0.0, number);
+        // Another reader of it.
+        lost.wait_for(&gone, 0.5, 0.0, 100 + number);
+        let queries = lost.queries();
+        if number == 0 {
+            assert_eq!(queries, [recovery_query(&gone)]);
+        }
+        for query in &queries {
+            assert!(query.len() <= MAX_QUERY_BYTES);
+            let found = crate::query::Query::parse(query).unwrap();
+            assert!(!stream("another", "serial", "x").matches(&found).unwrap());
+        }
+        let found = |query: &Vec<u8>| {
+            let query = crate::query::Query::parse(query).unwrap();
+            gone.matches(&query).unwrap()
+        };
+        assert_eq!(queries.iter().any(found), !queries.is_empty());
+        counts.push(queries.len());
+    }
+    assert_eq!((counts[1], counts[59]), (1, 0));
+    assert!(counts.contains(&4), "{counts:?}");
 }
