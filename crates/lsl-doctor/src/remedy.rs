@@ -127,15 +127,20 @@ fn open_input_on_linux(
         }
         Some(Manager::Firewalld(zone)) => {
             let zone = plain(zone).unwrap_or("public");
-            let opened = protocols
-                .iter()
-                .map(|(protocol, range)| format!(" --add-port={}/{protocol}", span(*range, '-')));
-            let opened: String = opened.collect();
-            let run = vec![
-                format!("firewall-cmd --permanent --zone={zone}{opened}"),
-                "firewall-cmd --reload".to_owned(),
-            ];
-            Remedy::of_root(seen, run, Vec::new())
+            let rule = |family: &'static str, net: &String| {
+                let net = net.clone();
+                protocols.iter().map(move |(protocol, range)| {
+                    let ports = span(*range, '-');
+                    format!(
+                        "firewall-cmd --permanent --zone={zone} --add-rich-rule='rule family=\"{family}\" \
+                         source address=\"{net}\" port port=\"{ports}\" protocol=\"{protocol}\" accept'"
+                    )
+                })
+            };
+            let v4 = v4.iter().flat_map(|net| rule("ipv4", net));
+            let v6 = v6.iter().flat_map(|net| rule("ipv6", net));
+            let reload = std::iter::once("firewall-cmd --reload".to_owned());
+            Remedy::of_root(seen, v4.chain(v6).chain(reload).collect(), Vec::new())
         }
         Some(Manager::Iptables) => {
             let rule = |command: &'static str, net: &String| {
@@ -153,7 +158,8 @@ fn open_input_on_linux(
         _ => {
             let matches = |family: &str, nets: &[String]| {
                 let source = format!("{family} saddr {}", set(nets));
-                let rules = protocols.iter().map(|(protocol, range)| {
+                let known = protocols.iter().filter(|_| !nets.is_empty());
+                let rules = known.map(|(protocol, range)| {
                     format!("{source} {protocol} dport {} accept", span(*range, '-'))
                 });
                 rules.collect::<Vec<_>>()
@@ -445,9 +451,22 @@ mod tests {
         check(
             seen(Os::Linux, Manager::Firewalld("home".into()), &[]),
             &[
-                "firewall-cmd --permanent --zone=home --add-port=16571-16603/udp --add-port=16572-16603/tcp",
+                r#"firewall-cmd --permanent --zone=home --add-rich-rule='rule family="ipv4" source address="10.50.0.0/24" port port="16571-16603" protocol="udp" accept'"#,
+                r#"firewall-cmd --permanent --zone=home --add-rich-rule='rule family="ipv4" source address="10.50.0.0/24" port port="16572-16603" protocol="tcp" accept'"#,
+                r#"firewall-cmd --permanent --zone=home --add-rich-rule='rule family="ipv6" source address="fe80::/10" port port="16571-16603" protocol="udp" accept'"#,
+                r#"firewall-cmd --permanent --zone=home --add-rich-rule='rule family="ipv6" source address="fe80::/10" port port="16572-16603" protocol="tcp" accept'"#,
                 "firewall-cmd --reload",
             ],
+        );
+        // Without an address of IPv4 nothing of IPv4 is opened.
+        let chains = [("inet", Hook::Input)];
+        let v6_only = open_input(&seen(Os::Linux, Manager::Nftables, &chains), &[]);
+        assert_eq!(
+            v6_only.run,
+            [
+                "nft insert rule inet filter c ip6 saddr fe80::/10 udp dport 16571-16603 accept",
+                "nft insert rule inet filter c ip6 saddr fe80::/10 tcp dport 16572-16603 accept",
+            ]
         );
         let iptables = open_input(&seen(Os::Linux, Manager::Iptables, &[]), &[&eth]);
         assert_eq!(
@@ -502,11 +521,10 @@ mod tests {
             .map(rule)
         );
         let firewalld = apart(Os::Linux, Manager::Firewalld("home".into()), &[]);
-        assert!(
-            firewalld
-                .concat()
-                .contains("--add-port=1900/udp --add-port=16572-16603/udp")
-        );
+        for ports in ["\"1900\"", "\"16572-16603\""] {
+            let port = format!("port port={ports} protocol=\"udp\"");
+            assert!(firewalld.concat().contains(&port), "{firewalld:?}");
+        }
         for (os, manager) in [
             (Os::Linux, Manager::Ufw),
             (Os::Linux, Manager::Iptables),

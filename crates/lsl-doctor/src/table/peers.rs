@@ -72,9 +72,16 @@ fn of_hosts<'a>(
 }
 
 /// Ports without a word where others of the range answer or refuse: inside of the range, or only beyond.
+///
+/// Windows says nothing of ports that nobody has, and some filters open only those in use: silence counts at a port
+/// of a stream, or where most of the others refuse.
 fn silent_ports(it: &PeerSeen) -> Option<Vec<u16>> {
     let answers = it.answers_tcp() || it.refuses_tcp();
-    let silent: Vec<u16> = it.silent_tcp().map(|it| it.port).collect();
+    let all = || it.tcp.iter().flatten();
+    let refused = all().filter(|it| it.state == PortState::Refused).count();
+    let refuses = refused > it.silent_tcp().filter(|it| !it.is_known).count();
+    let silent = it.silent_tcp().filter(|it| it.is_known || refuses);
+    let silent: Vec<u16> = silent.map(|it| it.port).collect();
     (answers && !silent.is_empty()).then_some(silent)
 }
 
@@ -153,7 +160,7 @@ pub(super) fn port_beyond(seen: &Observations) -> Option<Cause> {
                 "TCP {}: neither taken nor refused",
                 listed(&closed)
             )],
-            remedies: vec![remedies::wider_range(seen, it.on_link.as_deref())],
+            remedies: vec![remedies::wider_range(seen, it)],
             ..Cause::default()
         }
     })
@@ -349,7 +356,7 @@ pub(super) fn filter(seen: &Observations) -> Option<Cause> {
                 seen.asked.ports.multicast,
                 seen.asked.ports.last()
             )],
-            remedies: vec![remedies::open_there(seen, it.on_link.as_deref(), &["udp", "tcp"])],
+            remedies: vec![remedies::open_there(seen, it, &["udp", "tcp"])],
             ..Cause::default()
         })
     })
@@ -384,7 +391,7 @@ pub(super) fn filter_udp(seen: &Observations) -> Option<Cause> {
         peers(seen).filter(|it| lacks_udp(it).is_some()),
         |names, it| {
             let ports = seen.asked.ports;
-            let open = remedies::open_there(seen, it.on_link.as_deref(), &["udp"]);
+            let open = remedies::open_there(seen, it, &["udp"]);
             let (effect, what, remedies) = if lacks_udp(it) == Some(Lacks::Clock) {
                 let what = format!("UDP {}-{}", ports.base, ports.last());
                 (
@@ -435,7 +442,7 @@ pub(super) fn filter_tcp(seen: &Observations) -> Option<Cause> {
             seen.asked.ports.base,
             seen.asked.ports.last()
         )],
-        remedies: vec![remedies::open_there(seen, it.on_link.as_deref(), &["tcp"])],
+        remedies: vec![remedies::open_there(seen, it, &["tcp"])],
         ..Cause::default()
     })
 }

@@ -261,6 +261,22 @@ fn containers_hide_behind_their_host() {
     });
 }
 
+/// Windows says nothing of ports that nobody has, and filters may open only those in use.
+#[test]
+fn ports_that_nobody_has_may_be_silent() {
+    for refused in [0, 1] {
+        let mut seen = with_peer();
+        let tcp = first(&mut seen).tcp.as_mut().unwrap();
+        for port in tcp.iter_mut().skip(1 + refused) {
+            port.state = PortState::Silent;
+        }
+        assert_eq!(diagnose(&seen), Diagnosis::default(), "{refused}");
+        // A stream that does not open is another matter.
+        first(&mut seen).tcp.as_mut().unwrap()[2 + refused].is_known = true;
+        assert_eq!(ids(&seen), ["fw.program"]);
+    }
+}
+
 /// What concerns one machine explains nothing of another.
 #[test]
 fn findings_are_of_their_machine() {
