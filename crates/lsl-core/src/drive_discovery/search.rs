@@ -318,6 +318,8 @@ impl Driver {
                 search.handle_probe_ended(target, end, now);
             }
             Either::Second(Either::Second(Either::First(Either::First(())))) => {
+                // Now, as the round that asks them may have to wait.
+                self.known = self.inbox.context.known_hosts().revision();
                 search.ask_soon(now);
             }
             Either::Second(Either::Second(Either::Second(_))) => {
@@ -435,3 +437,6 @@ async fn receive(socket: Arc<UdpSocket>, inbox: Inbox) {
 
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE_SECS: f64 = 3600.0;
+
+#[cfg(test)]
+mod tests;
