@@ -51,7 +51,8 @@ impl Default for Fallback {
 }
 
 impl Fallback {
-    /// Takes note of the ports at which hosts can be asked, those that are likely to answer first.
+    /// Takes note of all ports at which hosts can be asked, those that are likely to answer first. Others are not asked
+    /// any more.
     pub(super) fn watch(&mut self, targets: impl IntoIterator<Item = SocketAddr>, now: f64) {
         let mut fresh = HashSet::new();
         for target in targets {
@@ -68,6 +69,9 @@ impl Fallback {
                 host.ports.push(target);
             }
         }
+        self.hosts.retain(|address, _| fresh.contains(address));
+        self.live.retain(|port| fresh.contains(&port.ip()));
+        self.probes.retain(|address| fresh.contains(&address));
     }
 
     /// Takes note of a datagram that came from a host.
@@ -119,9 +123,11 @@ impl Fallback {
     pub(super) fn on_ended(&mut self, target: SocketAddr, end: ProbeEnd, now: f64) {
         self.probes.on_ended(target);
         match end {
-            ProbeEnd::Answered => drop(self.live.insert(target)),
+            ProbeEnd::Answered if self.hosts.contains_key(&target.ip()) => {
+                self.live.insert(target);
+            }
             ProbeEnd::Refused => drop(self.refused.insert(target, now + REFUSED_SECS)),
-            ProbeEnd::Accepted | ProbeEnd::Silent => {}
+            ProbeEnd::Answered | ProbeEnd::Accepted | ProbeEnd::Silent => {}
         }
         if end != ProbeEnd::Answered {
             self.live.remove(&target);
@@ -213,9 +219,7 @@ mod tests {
     #[test]
     fn so_many_connections_are_under_way_and_what_answered_is_asked_again() {
         let mut fallback = Fallback::default();
-        for host in 1..=20 {
-            fallback.watch(ports(host, 1..33), 0.0);
-        }
+        fallback.watch((1..=20).flat_map(|host| ports(host, 1..33)), 0.0);
         let asked: Vec<_> = std::iter::from_fn(|| fallback.poll(0.2)).collect();
         assert_eq!(asked.len(), MAX_PROBES);
         for host in 1..=20 {
@@ -236,5 +240,27 @@ mod tests {
         }
         one.begin_wave();
         assert_eq!(one.poll(0.6), None);
+    }
+
+    #[test]
+    fn who_is_not_known_any_more_is_not_asked() {
+        let mut fallback = Fallback::default();
+        fallback.watch(ports(1, 1..33), 0.0);
+        let asked: Vec<_> = std::iter::from_fn(|| fallback.poll(0.2)).collect();
+        fallback.on_ended(asked[0], ProbeEnd::Answered, 0.2);
+        for host in 2..=100 {
+            fallback.watch(ports(host, 1..2), 0.2);
+        }
+        for &target in &asked[1..] {
+            fallback.on_ended(target, ProbeEnd::Silent, 0.3);
+        }
+        fallback.begin_wave();
+        assert_eq!(fallback.poll(0.5), Some(ports(100, 1..2)[0]));
+        assert_eq!(fallback.poll(0.5), None);
+        fallback.watch([], 0.6);
+        fallback.on_ended(ports(100, 1..2)[0], ProbeEnd::Answered, 0.6);
+        fallback.begin_wave();
+        assert_eq!(fallback.poll(0.6), None);
+        assert_eq!((fallback.hosts.len(), fallback.probes.len()), (0, 0));
     }
 }

@@ -102,7 +102,28 @@ impl TcpProbes {
             if host.is_ready() && !was_ready {
                 self.ready.push_back(target.ip());
             }
+            if host.ports.is_empty() {
+                self.hosts.remove(&target.ip());
+            }
         }
+    }
+
+    /// Asks other hosts no more than they already are.
+    pub(super) fn retain(&mut self, is_wanted: impl Fn(IpAddr) -> bool) {
+        self.ready.retain(|address| is_wanted(*address));
+        self.hosts.retain(|address, host| {
+            if !is_wanted(*address) {
+                for target in host.waiting.drain(..) {
+                    host.ports.remove(&target.port());
+                }
+            }
+            !host.ports.is_empty()
+        });
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.hosts.len()
     }
 }
 
