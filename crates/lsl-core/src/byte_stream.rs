@@ -21,7 +21,7 @@ use lsl_platform::socket::{receive_nonblocking, send_nonblocking};
 use lsl_platform::wait::{Interrupt, Woken, wait_readable_or, wait_writable};
 use lsl_proto::outlet::fanout::Caller;
 use lsl_secure::connection::Unsent;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 
 use self::substream::Substream;
 use self::tcp::{Socket, Tcp};
@@ -97,6 +97,14 @@ impl ByteStream {
         }
     }
 
+    /// Has the system ask the other end now and then whether it is there.
+    pub(crate) fn set_keepalive(&self, keepalive: &TcpKeepalive) -> io::Result<()> {
+        match &self.writer.0 {
+            Carrier::Tcp(tcp) => SockRef::from(&**tcp.socket()).set_tcp_keepalive(keepalive),
+            Carrier::Substream(_) => Ok(()),
+        }
+    }
+
     /// Whether the socket sends at once (TCP_NODELAY).
     #[cfg(test)]
     pub(crate) fn has_no_delay(&self) -> bool {
@@ -152,17 +160,6 @@ impl ByteStream {
                 None => or_pending(receive_nonblocking(&**tcp.socket(), buffer)),
             },
             Carrier::Substream(substream) => substream.poll_read(context, buffer),
-        }
-    }
-
-    /// Waits until there may be something to read. A stream of a link is said to have something at once.
-    pub(crate) async fn readable(&mut self) -> io::Result<()> {
-        if !self.is_registered {
-            self.register()?;
-        }
-        match &self.writer.0 {
-            Carrier::Tcp(tcp) => poll_fn(|context| tcp.poll_readable(context)).await,
-            Carrier::Substream(_) => Ok(()),
         }
     }
 

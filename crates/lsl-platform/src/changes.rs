@@ -56,8 +56,11 @@ impl Notices {
     /// What `recv(2)` or `timerfd_settime(2)` report; the descriptor tells nothing more then.
     pub fn take(&self) -> io::Result<()> {
         if !self.is_socket {
-            // A clock that was set is told until somebody reads it or arms the timer anew.
-            return self.arm();
+            // A clock that was set is told until somebody reads it or arms the timer anew, which says so once more.
+            return match self.arm() {
+                Err(Errno::CANCELED) => Ok(()),
+                armed => Ok(armed?),
+            };
         }
         let mut buffer = [0; 4096];
         loop {
@@ -71,7 +74,7 @@ impl Notices {
     }
 
     /// Sets a time that never comes.
-    fn arm(&self) -> io::Result<()> {
+    fn arm(&self) -> rustix::io::Result<()> {
         let never = Itimerspec {
             it_interval: Timespec::default(),
             it_value: Timespec {

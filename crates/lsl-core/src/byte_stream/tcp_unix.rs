@@ -72,16 +72,6 @@ impl Tcp {
         }
     }
 
-    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.reactor {
-            Some(reactor) => {
-                ready!(reactor.poll_read_ready(context))?.retain_ready();
-                Poll::Ready(Ok(()))
-            }
-            None => Poll::Pending,
-        }
-    }
-
     /// Sends as much as fits. The reactor learns of a full socket.
     pub(super) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = |socket: &Arc<Socket>| send_nonblocking(&**socket, bytes);

@@ -51,10 +51,6 @@ impl Tcp {
         }
     }
 
-    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_read_ready(context)
-    }
-
     /// Sends as much as fits. The reactor learns of a full socket.
     pub(super) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = || send_nonblocking(&*self.0, bytes);

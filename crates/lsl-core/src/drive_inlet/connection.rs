@@ -133,6 +133,11 @@ impl Connection {
         self.session.as_mut()
     }
 
+    /// Returns the stream that carries it, unless it was given away.
+    pub(crate) fn stream(&self) -> Option<&ByteStream> {
+        self.stream.as_ref()
+    }
+
     /// Returns the address of the other side.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.machine.peer()
@@ -151,22 +156,6 @@ impl Connection {
     /// Returns what knows the bytes of the connection.
     pub(crate) fn machine(&self) -> &inlet::Connection {
         &self.machine
-    }
-
-    /// Waits until the outlet has said something, which is left to be read.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the connection is over.
-    pub(crate) async fn answered(&mut self) -> Result<()> {
-        let peer = self.peer();
-        match &mut self.stream {
-            // A session is an answer, and may have been read with what follows it.
-            Some(stream) if self.session.is_none() => {
-                let answered = stream.readable().await;
-                answered.map_err(|source| failed(peer, source))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Goes on with a handshake until the next question for the caller, or the session. `answer` is the one

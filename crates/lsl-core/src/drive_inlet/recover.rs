@@ -148,7 +148,7 @@ impl InletShared {
             // A relay ends the feed of a stream that is gone, and a session shows that the relay is.
             Action::AskByUdp | Action::AskBoth if self.is_relayed() => Input::InPlace(true),
             Action::AskBoth => Input::InPlace(source.answers().await),
-            Action::Redial => Input::Redialled(self.redial().await),
+            Action::Probe => Input::Probed(self.probe().await),
             Action::AskByUdp => Input::InPlace(source.asked_in_place().await.is_some()),
             Action::LookAtTrust => {
                 if let Ok(security) = context.security() {

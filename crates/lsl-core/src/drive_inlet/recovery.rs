@@ -30,7 +30,6 @@ use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::full_info::MAX_INFO_BYTES;
 use crate::drive_inlet::handshake::{self, Target};
 use crate::drive_inlet::peers::Peers;
-use crate::drive_inlet::redial::Spare;
 use crate::drive_inlet::turns::Turns;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::sockets::{self, Family};
@@ -52,8 +51,6 @@ pub(crate) struct Source {
     link: Option<Arc<dyn OpenSubstream>>,
     /// Number of the way that is tried first, as the ones before it led nowhere.
     pub(super) first_way: AtomicUsize,
-    /// A second connection, made while the first one is silent.
-    pub(super) spare: Mutex<Option<Spare>>,
 }
 
 static HOPELESS: PerProcess<Turns> = PerProcess::new();
@@ -88,7 +85,6 @@ impl Source {
             peers: Arc::default(),
             link: None,
             first_way: AtomicUsize::new(0),
-            spare: Mutex::default(),
         }
     }
 

@@ -76,7 +76,6 @@ impl InletShared {
             task.abort();
         }
         drop(tasks);
-        drop(lock_ignoring_poison(&self.source.spare).take());
         if self.owner.is_current() {
             ended.finish();
         } else {
@@ -148,21 +147,17 @@ async fn open<'a>(
         let asked = shared.feed.lock().feed.asked(local_clock());
         Exchange::Feed(Box::new(FeedDecoder::asking(info, shared.options, asked)))
     };
-    let (mut connection, way) = if let Some(dialled) = shared.take_spare(epoch) {
-        dialled
-    } else {
-        let connecting = shared.reach(info, ways, feed, CONNECT_LIMIT);
-        let (connection, number) = (connecting.await).inspect_err(|error| {
-            if matches!(error, Error::Security(_)) && !shared.source.peers().is_busy() {
-                shared.tell_trust();
-                shared.tell(Input::Refused(attempt.id));
-            }
-        })?;
-        (shared.source.first_way).store(first_way + number + 1, Ordering::Relaxed);
-        (connection, ways.get(number).cloned())
-    };
+    let connecting = shared.reach(info, ways, feed, CONNECT_LIMIT);
+    let (mut connection, number) = (connecting.await).inspect_err(|error| {
+        if matches!(error, Error::Security(_)) && !shared.source.peers().is_busy() {
+            shared.tell_trust();
+            shared.tell(Input::Refused(attempt.id));
+        }
+    })?;
+    let way = ways.get(number);
     let address = connection.peer();
-    let published = PublishedSession::new(shared, &mut connection, way);
+    (shared.source.first_way).store(first_way + number + 1, Ordering::Relaxed);
+    let published = PublishedSession::new(shared, &mut connection, way.cloned());
     let attendance = Attendance::begin(shared, epoch, connection)?;
     // Once the stream flows a pause of any length is legal.
     let opened = tokio::time::timeout(HANDSHAKE_LIMIT, attendance.open()).await;

@@ -501,7 +501,7 @@ const TCP_BACKLOG: i32 = 128;
 
 /// A peer that lost its power says nothing. Without this a reader that is gone counts as a consumer,
 /// and an inlet waits, until somebody sends; which for a marker stream may be never.
-const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+pub(crate) const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(30))
     .with_interval(Duration::from_secs(10));
 

@@ -76,8 +76,8 @@ pub enum Input {
     Found(Vec<StreamInfo>),
     /// Whether the outlet answered to [`Action::AskByTcp`], [`Action::AskByUdp`] or [`Action::AskBoth`].
     InPlace(bool),
-    /// Whether a second connection for the feed is there, as [`Action::Redial`] wanted it.
-    Redialled(bool),
+    /// Whether the feed's connection may still lead to the outlet, after [`Action::Probe`].
+    Probed(bool),
     /// The present trust list: before what it may change, and in answer to [`Action::LookAtTrust`]; `None` if
     /// there is none to be had.
     Trust(Option<Arc<TrustList>>),
@@ -113,8 +113,8 @@ pub enum Action {
     AskByUdp,
     /// Ask it by UDP, and by TCP if that brings no answer: [`Input::InPlace`].
     AskBoth,
-    /// Dial a second connection for the feed, while the first one is kept: [`Input::Redialled`].
-    Redial,
+    /// Have the system probe the feed's connection, and end it if nobody answers: [`Input::Probed`].
+    Probe,
     /// Read the trust list again: [`Input::Trust`].
     LookAtTrust,
 }
@@ -323,14 +323,10 @@ impl Recovery {
                     suspicion.answered(is_there, now);
                 }
             }
-            (Input::Redialled(is_there), Some(Action::Redial)) => {
+            (Input::Probed(may_flow), Some(Action::Probe)) => {
                 self.action = None;
-                if let Some(suspicion) = self.suspicion.as_mut().filter(|_| !is_there) {
-                    suspicion.not_redialled();
-                }
-                let feed = self.progress(Purpose::Feed);
-                if is_there && matches!(feed, Progress::Trying(_)) {
-                    *feed = Progress::Ready;
+                if !may_flow {
+                    self.reconnect();
                 }
             }
             (Input::Trust(trust), action) => {
@@ -361,11 +357,11 @@ impl Recovery {
             self.miss(false);
             self.end_unwanted_search();
         }
-        if let Some(doubt) = doubt {
-            self.begin(match doubt {
-                Doubt::Ask => Action::AskBoth,
-                Doubt::Redial => Action::Redial,
-            });
+        match doubt {
+            Some(Doubt::Ask) => self.begin(Action::AskBoth),
+            Some(Doubt::Probe) => self.begin(Action::Probe),
+            Some(Doubt::Reconnect) => self.reconnect(),
+            None => {}
         }
         if self.action.is_some() {
             return;
@@ -429,6 +425,11 @@ impl Recovery {
     pub fn poll_action(&mut self) -> Option<Action> {
         let is_search = matches!(self.action, Some(Action::Search(_) | Action::AskByTcp));
         if self.is_searching() && !is_search {
+            if let (Some(suspicion), Some(Action::AskBoth | Action::Probe)) =
+                (&mut self.suspicion, &self.action)
+            {
+                suspicion.interrupted();
+            }
             self.rounds += 1;
             self.begin(Action::Search(self.round_secs));
         }
@@ -524,9 +525,17 @@ impl Recovery {
     fn end_watch(&mut self) {
         self.watch = None;
         let is_about_feed = |action: &mut Action| {
-            matches!(action, Action::AskByUdp | Action::AskBoth | Action::Redial)
+            matches!(action, Action::AskByUdp | Action::AskBoth | Action::Probe)
         };
         self.action.take_if(is_about_feed);
+    }
+
+    /// Ends the feed's connection, which leads nowhere, and has another one made.
+    fn reconnect(&mut self) {
+        let feed = self.progress(Purpose::Feed);
+        if matches!(feed, Progress::Trying(_)) {
+            *feed = Progress::Ready;
+        }
     }
 
     /// Has a feed's outlet looked for, or not any more, although its connection lasts.

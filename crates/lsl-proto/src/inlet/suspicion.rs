@@ -1,5 +1,5 @@
-//! Whether a stream that flowed and is silent now is still there: when its outlet is asked where it is, and when a
-//! second connection is dialled beside the one that is silent. Spec: doctor §2.4.
+//! Whether a stream that flowed and is silent now is still there: when its outlet is asked where it is, and when its
+//! connection is probed or given up. Spec: doctor §2.4.
 
 /// Pauses between the arrivals of a stream, of which the longest is known. Noted per read, not per sample.
 #[derive(Debug, Default)]
@@ -83,8 +83,10 @@ impl Flow {
 pub(super) enum Doubt {
     /// Ask the outlet where it is.
     Ask,
-    /// Dial a second connection: the outlet is there, and nothing comes.
-    Redial,
+    /// Probe the connection: the outlet is there, and perhaps pauses.
+    Probe,
+    /// Give the connection up: the outlet was not there, is again, and another one goes on where this one ends.
+    Reconnect,
 }
 
 /// Suspicion that the connection of a feed leads nowhere. Times are seconds of `local_clock`.
@@ -105,13 +107,12 @@ enum Step {
     Asked {
         missed: Option<f64>,
     },
-    /// It answered at this time, and perhaps did not before; samples have a moment to come.
+    /// It answered, and perhaps did not before.
     Answered {
-        at: f64,
         was_missed: bool,
     },
-    /// A second connection was dialled in this silence. Nothing more is to be done about it.
-    Redialled,
+    /// The connection was probed, or is another one. Nothing more is to be done about this silence.
+    Settled,
 }
 
 impl Default for Suspicion {
@@ -128,7 +129,7 @@ impl Default for Suspicion {
 impl Suspicion {
     /// Begins to watch a connection that flows from `now` on.
     pub(super) fn watch(&mut self, now: f64) {
-        if self.step != Step::Redialled {
+        if self.step != Step::Settled {
             self.step = Step::Calm;
         }
         self.next_look = now + LEAST_SILENCE_SECS;
@@ -163,28 +164,24 @@ impl Suspicion {
                     None
                 }
             }
-            Step::Answered { at, was_missed } => {
-                let silent_secs = at - flow.last_arrival.unwrap_or(at);
-                let until = at
-                    + match (flow.is_numbered, was_missed) {
-                        (true, true) => 0.0,
-                        (true, false) => ANSWERED_SECS,
-                        // What the first connection still has would be lost, and soon is sent again: TCP doubles its waits.
-                        (false, _) => silent_secs.clamp(ANSWERED_SECS, LONGEST_ANSWERED_SECS),
-                    };
-                if until <= now && may_act {
-                    self.step = Step::Redialled;
-                    Some(Doubt::Redial)
+            Step::Answered { was_missed } if may_act => {
+                self.step = Step::Settled;
+                // Without numbers all would be lost that TCP still has to send again.
+                Some(if was_missed && flow.is_numbered {
+                    Doubt::Reconnect
                 } else {
-                    self.next_look = until.max(now + LOOK_SECS);
-                    None
-                }
+                    Doubt::Probe
+                })
+            }
+            Step::Answered { .. } => {
+                self.next_look = now + LOOK_SECS;
+                None
             }
             Step::Asked { missed: Some(_) } => {
                 self.next_look = now + LEAST_FLOW_SECS;
                 None
             }
-            Step::Asked { missed: None } | Step::Redialled => None,
+            Step::Asked { missed: None } | Step::Settled => None,
         };
         (has_come, doubt)
     }
@@ -192,7 +189,8 @@ impl Suspicion {
     /// Takes the answer of the outlet, or that there was none.
     pub(super) fn answered(&mut self, is_there: bool, now: f64) {
         if is_there {
-            self.answers_at(now, false);
+            self.step = Step::Answered { was_missed: false };
+            self.next_look = now;
         } else {
             self.step = Step::Asked { missed: Some(now) };
             self.next_look = now + LEAST_FLOW_SECS;
@@ -202,19 +200,15 @@ impl Suspicion {
     /// Notes that a search found the outlet where it was, after it did not answer there.
     pub(super) fn found_in_place(&mut self, now: f64) {
         if let Step::Asked { missed: Some(_) } = self.step {
-            self.answers_at(now, true);
+            self.step = Step::Answered { was_missed: true };
+            self.next_look = now;
         }
     }
 
-    /// Notes that there is no second connection: the outlet is asked again, after a while.
-    pub(super) fn not_redialled(&mut self) {
+    /// Notes that other work took the place of what was to be done: the outlet is asked again, after a while.
+    pub(super) fn interrupted(&mut self) {
         self.step = Step::Calm;
         self.next_look = self.not_before;
-    }
-
-    fn answers_at(&mut self, at: f64, was_missed: bool) {
-        self.step = Step::Answered { at, was_missed };
-        self.next_look = at;
     }
 
     /// Returns whether the outlet has just been asked in vain.
@@ -245,10 +239,6 @@ const LOOK_SECS: f64 = 0.05;
 
 /// Least time between two questions while nothing changes, in seconds.
 const QUESTION_SECS: f64 = 15.0;
-
-/// How long samples may keep us waiting after an answer, in seconds.
-const ANSWERED_SECS: f64 = 1.0;
-const LONGEST_ANSWERED_SECS: f64 = 1.5;
 
 /// How long it holds that the outlet does not answer where it was, in seconds.
 const MISSED_SECS: f64 = 5.0;
@@ -307,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_stream_is_asked_and_then_dialled_once() {
+    fn a_silent_stream_is_asked_and_then_its_connection_once() {
         let mut suspicion = Suspicion::default();
         suspicion.watch(100.0);
         assert_eq!(suspicion.next_look(), 100.5);
@@ -319,12 +309,12 @@ mod tests {
             (false, Some(Doubt::Ask))
         );
         suspicion.answered(true, 100.9);
-        assert_eq!(suspicion.look(&silent, 101.0, true), (false, None));
+        assert_eq!(suspicion.look(&silent, 100.9, false), (false, None));
         assert_eq!(
-            suspicion.look(&silent, 101.9, true),
-            (false, Some(Doubt::Redial))
+            suspicion.look(&silent, 100.95, true),
+            (false, Some(Doubt::Probe))
         );
-        // The second connection is silent, too: the outlet pushes nothing.
+        // Another connection is silent, too: the outlet pushes nothing.
         suspicion.watch(102.0);
         for now in [102.5, 117.0, 1000.0] {
             assert_eq!(suspicion.look(&flow(9, 102.0), now, true), (false, None));
@@ -352,32 +342,29 @@ mod tests {
             if doubt == Some(Doubt::Ask) {
                 suspicion.answered(true, now);
             }
-            assert_ne!(doubt, Some(Doubt::Redial), "samples came in time");
-            doubt.is_some()
+            assert_ne!(doubt, Some(Doubt::Reconnect), "it was never missed");
+            doubt == Some(Doubt::Ask)
         });
         assert!((3..=4).contains(&asked.count()));
     }
 
     #[test]
-    fn who_was_missed_and_is_found_in_place_is_dialled_at_once() {
+    fn who_was_missed_is_connected_again_if_nothing_is_lost_by_that() {
         let mut suspicion = Suspicion::default();
         suspicion.found_in_place(0.0);
         assert_eq!(suspicion.next_look(), f64::INFINITY, "nobody missed it");
         suspicion.look(&flow(1, 0.0), 1.0, true);
         suspicion.answered(false, 2.0);
         assert!(suspicion.is_missed_since(6.9) && !suspicion.is_missed_since(7.1));
-        for (is_numbered, redialled_at) in [(true, 9.0), (false, 10.5)] {
+        for (is_numbered, doubt) in [(true, Doubt::Reconnect), (false, Doubt::Probe)] {
             suspicion.answered(false, 2.0);
             suspicion.found_in_place(9.0);
             let flow = Flow {
                 is_numbered,
                 ..flow(1, 0.0)
             };
-            let dials = |now: &f64| suspicion.look(&flow, *now, true).1 == Some(Doubt::Redial);
-            assert_eq!(
-                [9.0, 10.4, 10.5].iter().copied().find(dials),
-                Some(redialled_at)
-            );
+            assert_eq!(suspicion.look(&flow, 9.0, true), (false, Some(doubt)));
+            assert_eq!(suspicion.look(&flow, 9.1, true), (false, None));
         }
     }
 }

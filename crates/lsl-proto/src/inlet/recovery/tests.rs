@@ -404,21 +404,38 @@ fn a_feed_that_comes_back_ends_the_search_for_it() {
 }
 
 #[test]
-fn a_second_connection_takes_the_place_of_one_that_is_silent() {
-    for is_there in [true, false] {
+fn a_feed_that_pauses_keeps_its_connection() {
+    let mut recovery = recovery();
+    let attempt = begin(&mut recovery, Purpose::Feed, 9.0);
+    recovery.handle(Input::Connected, 9.1);
+    recovery.handle_timeout(&silent(), 10.5);
+    recovery.handle(Input::InPlace(true), 10.6);
+    recovery.handle_timeout(&silent(), 10.6);
+    assert_eq!(recovery.poll_action(), Some(Action::Probe));
+    recovery.handle(Input::Probed(true), 13.0);
+    recovery.handle_timeout(&silent(), 14.0);
+    assert!(!recovery.has_action() && recovery.is_current(attempt.id));
+}
+
+#[test]
+fn a_connection_that_leads_nowhere_is_given_up_at_once() {
+    // The address of this end is gone; the outlet was away and its stream has numbers.
+    for was_missed in [false, true] {
         let mut recovery = recovery();
         let attempt = begin(&mut recovery, Purpose::Feed, 9.0);
         recovery.handle(Input::Connected, 9.1);
         recovery.handle_timeout(&silent(), 10.5);
-        recovery.handle(Input::InPlace(true), 10.6);
-        recovery.handle_timeout(&silent(), 11.6);
-        assert_eq!(recovery.poll_action(), Some(Action::Redial));
-        recovery.handle(Input::Redialled(is_there), 11.7);
-        assert_eq!(recovery.is_current(attempt.id), !is_there);
-        assert_eq!(
-            recovery.poll_connect(Purpose::Feed, 11.7).is_some(),
-            is_there
-        );
+        recovery.handle(Input::InPlace(!was_missed), 10.6);
+        if was_missed {
+            assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+            recovery.handle(Input::Found(vec![at("old", "192.0.2.1", "")]), 10.7);
+            recovery.handle_timeout(&silent(), 10.7);
+        } else {
+            recovery.handle_timeout(&silent(), 10.6);
+            recovery.handle(Input::Probed(false), 10.7);
+        }
+        assert!(!recovery.is_current(attempt.id));
+        assert!(recovery.poll_connect(Purpose::Feed, 10.7).is_some());
     }
 }
 

@@ -109,10 +109,10 @@ impl InletProgram {
                     query: recovery_query(&self.recovery.sought()),
                     minimum_secs,
                 }),
-                // Without the first one being kept until it is there.
-                Action::Redial => {
+                // Hosts keep their addresses, and their systems end no connection.
+                Action::Probe => {
                     self.is_asking = false;
-                    self.recovery.handle(Input::Redialled(true), now);
+                    self.recovery.handle(Input::Probed(true), now);
                 }
                 Action::AskByTcp | Action::AskByUdp | Action::AskBoth => {
                     let info = Arc::clone(self.recovery.info());
