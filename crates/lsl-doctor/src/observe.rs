@@ -116,6 +116,16 @@ impl HostAsked {
     }
 }
 
+/// Splits a host from its port; 0 if it has none.
+pub fn host_and_port(word: &str) -> (&str, u16) {
+    let split = word.rsplit_once(':').and_then(|(host, port)| {
+        let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        let host = bare.or_else(|| (!host.contains(':')).then_some(host))?;
+        Some((host, port.parse().ok()?))
+    });
+    split.unwrap_or((word, 0))
+}
+
 /// The ports of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortsInUse {

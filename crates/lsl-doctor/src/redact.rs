@@ -4,11 +4,11 @@
 //! Addresses stay: without them nothing can be told. Those that contain a MAC lose it.
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde_json::Value;
 
-use crate::observe::{Observations, StreamSeen};
+use crate::observe::{Observations, StreamSeen, host_and_port};
 
 /// Names, and what stands in their place.
 #[derive(Debug, Default)]
@@ -32,9 +32,8 @@ impl Names {
             names.add("uid", &stream.uid);
         }
         for host in &seen.asked.hosts {
-            let (name, _) = host.text.rsplit_once(':').unwrap_or((&host.text, ""));
-            if name.parse::<std::net::IpAddr>().is_err() {
-                names.add("host", name);
+            if !host.is_network() {
+                names.add("host", host_and_port(&host.text).0);
             }
         }
         match seen.asked.stream.as_ref().map(|it| (&it.field, &it.text)) {
@@ -54,10 +53,10 @@ impl Names {
         self.add("uid", &stream.uid);
     }
 
-    /// Adds a name of a kind: `host`, `user`. Numbers stay, as they mean too much else.
+    /// Adds a name of a kind: `host`, `user`.
     pub fn add(&mut self, kind: &'static str, text: &str) {
-        let is_telling = !text.bytes().all(|it| it.is_ascii_digit() || it == b'.');
-        if is_telling && text != "default" && !self.by_text.contains_key(text) {
+        let is_telling = !text.is_empty() && text != "default" && text.parse::<IpAddr>().is_err();
+        if is_telling && !self.by_text.contains_key(text) {
             let token = self.token(kind);
             self.by_text.insert(text.to_owned(), token);
         }
@@ -90,6 +89,9 @@ impl Names {
             let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
             let stands = |name: &str| {
                 let behind = rest.strip_prefix(name)?;
+                if is_number(name) && !stands_alone(name, before, behind) {
+                    return None;
+                }
                 let first = name.chars().next();
                 let last = name.chars().next_back();
                 let begins = !is_word(before) || !is_word(first);
@@ -130,7 +132,7 @@ impl Names {
     }
 
     fn word(&mut self, word: &str) -> String {
-        if let Some(token) = self.by_text.get(word) {
+        if let Some(token) = self.by_text.get(word).filter(|_| !is_number(word)) {
             return token.clone();
         }
         let is_key = ["lsl-ed25519:", "SHA256:"]
@@ -150,6 +152,24 @@ impl Names {
         self.by_text.get(word).cloned().unwrap_or_default()
     }
 }
+
+fn is_number(name: &str) -> bool {
+    name.bytes().all(|it| it.is_ascii_digit() || it == b'.')
+}
+
+/// Whether a number is a name where it stands: as all there is or in quotes, a longer one also as a word. Others mean
+/// too much else.
+fn stands_alone(number: &str, before: Option<char>, behind: &str) -> bool {
+    let mut after = behind.chars();
+    let (next, then) = (after.next(), after.next());
+    let joins = |c: Option<char>| c.is_some_and(|c| ".:/-%".contains(c));
+    let is_part = joins(before) || joins(next) && then.is_some_and(char::is_alphanumeric);
+    before == next && before.is_none_or(|c| c == '"' || c == '\'')
+        || number.len() >= LONG_NUMBER && !is_part
+}
+
+/// As long as a number of a patient may be; counts and times of the doctor are shorter.
+const LONG_NUMBER: usize = 4;
 
 /// An IPv6 address that was made from a MAC, without it.
 fn without_mac(word: &str) -> Option<String> {
@@ -172,6 +192,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::observe::HostAsked;
 
     #[test]
     fn no_name_is_left() {
@@ -216,5 +237,53 @@ mod tests {
             value["address"],
             json!(["fe80::%eth0", "10.50.0.1:16572", "fe80::1"])
         );
+    }
+
+    #[test]
+    fn addresses_that_were_named_stay_without_their_mac() {
+        let mut seen = Observations::default();
+        for text in ["fe80::1", "[fd50::2]:16572", "ward3:16572", "10.1.2.0/24"] {
+            seen.asked.hosts.push(HostAsked {
+                text: text.into(),
+                addresses: Vec::new(),
+            });
+        }
+        let mut value = json!([
+            "fe80::1",
+            "fe80::11:22ff:feaa:bbcc",
+            "fd50::2",
+            "ward3",
+            "10.1.2.0/24"
+        ]);
+        Names::of(&seen).redact(&mut value);
+        assert_eq!(
+            value,
+            json!(["fe80::1", "fe80::", "fd50::2", "host-1", "10.1.2.0/24"])
+        );
+    }
+
+    #[test]
+    fn numbers_are_names_where_they_stand_alone() {
+        let mut names = Names::default();
+        names.add("session", "7");
+        names.add("stream", "4711");
+        names.add("host", "10.50.0.1");
+        for (text, expected) in [
+            ("7", "session-1"),
+            (
+                "in session \"7\", not 7 of 17",
+                "in session \"session-1\", not 7 of 17",
+            ),
+            (
+                "4711 on pc, name='4711'.",
+                "stream-1 on pc, name='stream-1'.",
+            ),
+            ("see 4711. 10.50.0.1:4711", "see stream-1. 10.50.0.1:4711"),
+            ("TCP 4711-4720, 47110", "TCP 4711-4720, 47110"),
+        ] {
+            let mut value = json!(text);
+            names.redact(&mut value);
+            assert_eq!(value, expected);
+        }
     }
 }

@@ -17,7 +17,7 @@ use lsl_core::{Context, Selector, local_clock};
 use lsl_doctor::code;
 use lsl_doctor::collect::pair::{find, knock};
 use lsl_doctor::collect::{self, PORT, Post, Wishes};
-use lsl_doctor::observe::{Asked, HostAsked, OtherSide, StreamAsked};
+use lsl_doctor::observe::{Asked, HostAsked, OtherSide, StreamAsked, host_and_port};
 use lsl_doctor::pair::Side;
 use lsl_doctor::report::Report;
 use lsl_doctor::table::Symptom;
@@ -316,17 +316,6 @@ fn is_host(word: &str) -> bool {
 fn network(word: &str) -> Option<Vec<IpAddr>> {
     let network: Ipv4Network = word.parse().ok()?;
     Some(network.hosts().map(IpAddr::from).collect())
-}
-
-/// Splits a host from its port; 0 if it has none.
-fn host_and_port(word: &str) -> (&str, u16) {
-    match word.rsplit_once(':') {
-        Some((host, port)) if word.parse::<IpAddr>().is_err() => (
-            host.trim_matches(['[', ']']),
-            port.parse().unwrap_or_default(),
-        ),
-        _ => (word, 0),
-    }
 }
 
 /// The addresses of a host, with the port that was named.
