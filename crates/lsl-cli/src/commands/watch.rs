@@ -7,7 +7,7 @@ mod state;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 
 use clap::Args;
@@ -83,7 +83,7 @@ Examples:
   lsl watch --require Amp --hook 'notify-send \"$LSL_STREAM is $LSL_STATE\"'
 
 Conditions: silent<SECS (usual for regular streams: 2 s, or 20 samples), rate>=HZ (95 % of what it announces,
-over 10 s), late<MS (250), clock<MS (10; stamps of another clock always alarm), loss=0 (numbered losses and
+over 10 s, and as long as 5 samples take), late<MS (250), clock<MS (10; stamps of another clock always alarm), loss=0 (numbered losses and
 interruptions), key=NAME or key=SHA256:..., host=NAME. It reads the streams, and so counts as a reader.
 
 A condition that holds for 1 s is an alarm; 5 s without one clear it. The first stream that is missing or
@@ -113,15 +113,17 @@ impl Watch {
         let stop = Stop::install()?;
         let hook = self.hook.clone().map(Hook::new);
         let seen: Vec<Seen> = requirements.iter().map(|_| Seen::default()).collect();
-        thread::scope(|scope| {
+        let failed: Mutex<Option<Failure>> = Mutex::default();
+        let watched = thread::scope(|scope| {
             if let Some(hook) = &hook {
                 scope.spawn(|| hook.run());
             }
-            let (context, stop) = (&context, &stop);
+            let (context, stop, failed) = (&context, &stop, &failed);
             for (wanted, seen) in requirements.iter().zip(&seen) {
                 scope.spawn(move || {
                     if let Err(failure) = eye::look(context, wanted, self.light, seen, stop) {
-                        note(format_args!("lsl: {wanted}: {failure}"));
+                        let mut first = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        first.get_or_insert(failure.context(&wanted.to_string()));
                         stop.request();
                     }
                 });
@@ -137,8 +139,12 @@ impl Watch {
             if let Some(hook) = &hook {
                 hook.end();
             }
-            self.status(&watched?)
-        })
+            watched
+        })?;
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None => self.status(&watched),
+        }
     }
 
     fn requirements(&self) -> Outcome<Vec<Requirement>> {
@@ -177,13 +183,14 @@ impl Watch {
         doctor: impl Fn(&Requirement) -> Option<String> + Sync,
     ) -> Outcome<Vec<Watched>> {
         let start = local_clock();
-        let watch = |wanted: &Requirement| Watched::new(wanted.limits, start, self.timeout);
-        let mut watched: Vec<Watched> = requirements.iter().map(watch).collect();
         let end = match (self.once, self.duration) {
             (true, _) => start + self.timeout,
             (false, Some(secs)) => start + secs,
             (false, None) => f64::INFINITY,
         };
+        let due = end.min(start + self.timeout);
+        let watch = |wanted: &Requirement| Watched::new(wanted.limits, start, due);
+        let mut watched: Vec<Watched> = requirements.iter().map(watch).collect();
         if !self.json {
             note("Watching; Ctrl-C ends.");
         }

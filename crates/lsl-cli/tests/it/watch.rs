@@ -14,6 +14,10 @@ fn info(name: &str) -> StreamInfo {
 
 /// Waits until a hook wrote down an event of this kind and state.
 fn until(file: &str, event: &str, state: &str) {
+    until_times(1, file, event, state);
+}
+
+fn until_times(times: usize, file: &str, event: &str, state: &str) {
     let deadline = local_clock() + 60.0;
     let parts = [
         format!("\"event\":\"{event}\""),
@@ -21,10 +25,8 @@ fn until(file: &str, event: &str, state: &str) {
     ];
     loop {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        if text
-            .lines()
-            .any(|line| parts.iter().all(|part| line.contains(part)))
-        {
+        let is_meant = |line: &&str| parts.iter().all(|part| line.contains(part));
+        if text.lines().filter(is_meant).count() >= times {
             return;
         }
         assert!(local_clock() < deadline, "no {event} of {state} in {text}");
@@ -67,6 +69,24 @@ fn states_come_and_go() {
     );
 }
 
+/// Its stream has another uid then, and the one before is not forgotten yet.
+#[test]
+fn a_program_that_was_started_again_is_no_duplicate() {
+    let lab = Lab::new();
+    let file = lab.path("events");
+    let hook = format!("cat >> '{file}'");
+    let start = || lab.start(&["gen", "--name", "Amp", "--rate", "50"]);
+    let generator = start();
+    let watch = lab.start(&["watch", "--require", "Amp", "--json", "--hook", &hook]);
+    until(&file, "state", "ok");
+    generator.kill();
+    let _again = start();
+    until_times(2, &file, "state", "ok");
+    watch.interrupt();
+    let ended = watch.wait();
+    assert!(!ended.stdout.contains("duplicate"), "{ended:?}");
+}
+
 /// It is found, and no connection comes about.
 #[test]
 fn a_stream_that_does_not_open_is_closed() {
@@ -106,6 +126,34 @@ fn looking_once_says_how_it_stands() {
     );
     check(&[], 2);
     check(&["--require", "Amp; fast"], 2);
+}
+
+/// `--for` may end before `--timeout`.
+#[test]
+fn a_stream_that_never_came_is_told_at_the_end() {
+    let ended = Lab::new().run(&["watch", "--require", "Nobody", "--for", "0.3"]);
+    assert_eq!(ended.status, Some(3), "{ended:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn whoever_cannot_search_fails() {
+    let lab = Lab::new();
+    let command = lab.command(&["watch", "--require", "Amp", "--for", "600"]);
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -n 6; exec \"$0\" \"$@\""])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        limited.env(name, value.unwrap_or_default());
+    }
+    limited
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let ended = crate::lab::Running::start(&mut limited).wait();
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("open files"), "{ended:?}");
 }
 
 #[test]

@@ -102,11 +102,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Begins; a stream has `patience` to come.
-    pub(super) fn new(limits: Limits, now: f64, patience: f64) -> Self {
+    /// Begins; a stream has until `due` to come.
+    pub(super) fn new(limits: Limits, now: f64, due: f64) -> Self {
         Self {
             limits,
-            due: now + patience,
+            due,
             has_come: false,
             state: State::Missing,
             since: now,
@@ -166,11 +166,10 @@ impl Watched {
     }
 
     fn alarm_at(&self) -> f64 {
-        let usual = self.since + ALARM_SECS;
         if self.has_come {
-            usual
+            self.since + ALARM_SECS
         } else {
-            usual.max(self.due)
+            self.due
         }
     }
 
@@ -367,6 +366,11 @@ mod tests {
         assert_eq!(run(&mut watched, 0.0, 9.9, &absent), []);
         assert_eq!(
             run(&mut watched, 9.9, 1.0, &absent),
+            [(Kind::Alarm, State::Missing)]
+        );
+        let mut brief = Watched::new(Limits::default(), 0.0, 0.5);
+        assert_eq!(
+            run(&mut brief, 0.0, 0.7, &absent),
             [(Kind::Alarm, State::Missing)]
         );
         assert!(watched.never_came());
