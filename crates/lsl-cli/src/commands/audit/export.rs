@@ -34,7 +34,7 @@ pub(super) struct Export {
     #[arg(long, value_enum, default_value = "cbor")]
     format: Format,
 
-    /// File to write, readable by you alone; by default standard output
+    /// File to write; a new one is readable by you alone, one that is there by whom it was; by default standard output
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 
