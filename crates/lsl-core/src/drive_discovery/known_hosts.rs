@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::config::{Config, Files, HostPort, Ipv4Network};
+use lsl_proto::discovery::asked::AskedHosts;
 use lsl_proto::discovery::registry::Subnet;
 use lsl_proto::discovery::seen::SeenHosts;
 use tokio::task::JoinSet;
@@ -29,6 +30,8 @@ pub(crate) struct KnownHosts {
     reading: tokio::sync::Mutex<()>,
     /// Held by the one search that looks names up for all.
     looking_up: tokio::sync::Mutex<()>,
+    /// When hosts were asked over TCP.
+    pub(super) asked: AskedHosts,
 }
 
 #[derive(Debug)]
@@ -97,6 +100,7 @@ impl KnownHosts {
             known: Monitor::new(known),
             reading: tokio::sync::Mutex::default(),
             looking_up: tokio::sync::Mutex::default(),
+            asked: AskedHosts::default(),
         }
     }
 

@@ -56,7 +56,7 @@ impl RunningSearch {
         let lab = context.config().lab();
         // Else they are asked over TCP in every wave.
         let search = if lab.self_healing && !lab.resolve_over_tcp {
-            search.with_fallback()
+            search.with_fallback(context.known_hosts().asked.clone())
         } else {
             search
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lsl_platform::fork::PerProcess;
 use lsl_proto::discovery::fallback::ProbeEnd;
+use lsl_proto::discovery::search::Received;
 use lsl_proto::wire::request::shortinfo_request;
 use tokio::sync::Semaphore;
 
@@ -47,15 +48,19 @@ pub(super) async fn ask(inbox: Inbox, target: SocketAddr) -> (SocketAddr, ProbeE
     // What it shows to strangers, if its outlet may hide or our query is not sent.
     if let Some(prober) = &inbox.prober {
         let answer = exchange(target, OPEN_REQUEST, MAX_ANSWER_BYTES, limit).await;
-        if end != ProbeEnd::Answered {
-            end = judge(&inbox, target, &answer);
-        }
+        let mut open_end = judge(&inbox, target, &answer);
         if let Ok(xml) = answer
             && !prober.on_redacted(target, &xml)
         {
-            take_in(&inbox.monitor, |search, now| {
+            let received = take_in(&inbox.monitor, |search, now| {
                 search.handle_open_reply(target, &xml, now)
             });
+            if open_end == ProbeEnd::Answered && received == Received::Foreign {
+                open_end = ProbeEnd::Accepted;
+            }
+        }
+        if end != ProbeEnd::Answered {
+            end = open_end;
         }
     }
     counters.tcp_found.add(u64::from(end == ProbeEnd::Answered));

@@ -2,6 +2,7 @@
 
 pub mod advert;
 pub mod answers;
+pub mod asked;
 pub mod evaluation;
 pub mod fallback;
 pub mod lost;

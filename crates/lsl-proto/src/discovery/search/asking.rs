@@ -3,14 +3,17 @@
 use std::net::SocketAddr;
 
 use super::{Goal, SHORTEST_UNICAST_SECS, Search};
+use crate::discovery::asked::AskedHosts;
 use crate::discovery::fallback::{Fallback, ProbeEnd};
 use crate::wire::discovery::QueryDatagram;
 
 impl Search {
-    /// Also asks hosts over TCP that are asked by unicast and say nothing.
+    /// Also asks hosts over TCP that are asked by unicast and say nothing, with regard to what other searches of the
+    /// context asked.
     #[must_use]
-    pub fn with_fallback(mut self) -> Self {
-        self.fallback = Some(Fallback::default());
+    pub fn with_fallback(mut self, asked: AskedHosts) -> Self {
+        let sought = (self.rescue.is_some(), &self.query);
+        self.fallback = Some(Fallback::new(asked, &sought));
         self
     }
 

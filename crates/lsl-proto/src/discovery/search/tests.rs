@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::ChannelFormat;
+use crate::discovery::asked::AskedHosts;
 use crate::discovery::fallback::ProbeEnd;
 
 fn hex(text: &Value) -> Vec<u8> {
@@ -704,7 +705,7 @@ fn a_sweep_asks_who_is_there() {
 #[test]
 fn a_search_that_has_enough_asks_nobody_over_tcp() {
     let probes = |answers: usize, minimum| {
-        let mut search = search(once(minimum, 105.0, 110.0)).with_fallback();
+        let mut search = search(once(minimum, 105.0, 110.0)).with_fallback(AskedHosts::default());
         let silent: SocketAddr = ([10, 0, 0, 1], 5).into();
         search.remember([silent], 100.0);
         for number in 0..answers {
