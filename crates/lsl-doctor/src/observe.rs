@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use lsl_platform::interfaces as named;
 use serde::{Deserialize, Serialize};
 
 mod streams;
@@ -251,31 +252,13 @@ pub enum Kind {
 impl Kind {
     /// Tells from the name that systems and programs give interfaces.
     pub fn of_name(name: &str) -> Self {
-        let name = name.to_ascii_lowercase();
-        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-        if name == "lo" || name == "lo0" || name.starts_with("loopback") {
-            Self::Loopback
-        } else if begins(&[
-            "tun",
-            "tap",
-            "wg",
-            "utun",
-            "ppp",
-            "tailscale",
-            "zt",
-            "ipsec",
-        ]) {
-            Self::Tunnel
-        } else if begins(&[
-            "docker", "br-", "veth", "cni", "flannel", "cali", "podman", "lxc",
-        ]) {
-            Self::Container
-        } else if begins(&["virbr", "vmnet", "vboxnet", "vethernet", "hyper-v"]) {
-            Self::Virtual
-        } else if begins(&["awdl", "llw", "p2p"]) {
-            Self::PeerToPeer
-        } else {
-            Self::Other
+        match named::Kind::of_name(name) {
+            named::Kind::Loopback => Self::Loopback,
+            named::Kind::Tunnel => Self::Tunnel,
+            named::Kind::Container => Self::Container,
+            named::Kind::Virtual => Self::Virtual,
+            named::Kind::PeerToPeer => Self::PeerToPeer,
+            _ => Self::Other,
         }
     }
 }

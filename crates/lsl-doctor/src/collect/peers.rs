@@ -7,16 +7,14 @@ use std::thread;
 use lsl_core::{StreamInfo, local_clock};
 use lsl_platform::socket::bind_device;
 use lsl_platform::{interfaces, neighbours, routes};
-use lsl_proto::ByteOrder;
 use lsl_proto::config::KnownPeer;
-use lsl_proto::wire::request::{FeedRequest, PROTOCOL_VERSION};
 
 use super::ask::{self, Answers, Question};
 use super::dial::{Dial, Dialled, dial};
 use super::path;
 use super::plan::{DISCARD, Plan};
 use super::socket::{open, why};
-use super::{Wishes, own_addresses, stream_of};
+use super::{Wishes, own_addresses, stream_of, streams};
 use crate::observe::peers::{
     Mtu, NeighbourSeen, PeerSeen, PortAsked, PortState, RouteSeen, WireSeen,
 };
@@ -328,20 +326,6 @@ fn stalls(
 ) -> Option<bool> {
     let length = |it: &&&StreamInfo| it.channel_count() as usize * it.channel_format().value_size();
     let info = streams.iter().max_by_key(length)?;
-    let (uid, hostname) = (info.uid(), info.hostname());
-    let (source_id, session_id) = (info.source_id(), info.session_id());
-    let request = FeedRequest {
-        version: PROTOCOL_VERSION,
-        uid: uid.as_bytes(),
-        byte_order: ByteOrder::NATIVE,
-        format: info.channel_format(),
-        max_buffer_samples: 0,
-        max_chunk_samples: 0,
-        hostname: hostname.as_bytes(),
-        source_id: source_id.as_bytes(),
-        session_id: session_id.as_bytes(),
-        replay_from: None,
-    };
     let port = if address.is_ipv4() {
         info.v4_data_port()
     } else {
@@ -350,7 +334,7 @@ fn stalls(
     let dials = [Dial {
         to: SocketAddr::new(address, port),
         bound: None,
-        request: request.to_bytes(),
+        request: streams::test_patterns(info).to_bytes(),
         enough: PATTERNS * length(&info).max(1),
     }];
     let mut left = PATTERNS;

@@ -148,26 +148,34 @@ fn barred(judged: Judged) -> Barred {
     }
 }
 
-/// Asks for a feed that ends behind its test patterns. Spec: lsl-protocol §14 Q3
+/// The request of a feed that ends behind its test patterns. Spec: lsl-protocol §14 Q3
+pub(super) fn test_patterns(info: &StreamInfo) -> FeedRequest<'_> {
+    FeedRequest {
+        version: info.version().min(PROTOCOL_VERSION),
+        uid: info.uid_bytes(),
+        byte_order: ByteOrder::NATIVE,
+        format: info.channel_format(),
+        max_buffer_samples: 0,
+        max_chunk_samples: 0,
+        hostname: info.hostname_bytes(),
+        source_id: info.source_id_bytes(),
+        session_id: info.session_id_bytes(),
+        replay_from: None,
+    }
+}
+
 fn open_at(address: SocketAddr, info: &StreamInfo, limit: Duration) -> Opened {
     let asking = || -> io::Result<Opened> {
         let mut stream = TcpStream::connect_timeout(&address, limit)?;
         stream.set_write_timeout(Some(limit))?;
-        let (uid, format) = (info.uid_bytes(), info.channel_format());
-        let request = FeedRequest {
-            version: info.version().min(PROTOCOL_VERSION),
-            uid,
-            byte_order: ByteOrder::NATIVE,
-            format,
-            max_buffer_samples: 0,
-            max_chunk_samples: 0,
-            hostname: info.hostname_bytes(),
-            source_id: info.source_id_bytes(),
-            session_id: info.session_id_bytes(),
-            replay_from: None,
-        };
+        let request = test_patterns(info);
         stream.write_all(&request.to_bytes())?;
-        let response = ResponseParser::new(request.version, uid, format, ByteOrder::NATIVE);
+        let response = ResponseParser::new(
+            request.version,
+            request.uid,
+            request.format,
+            request.byte_order,
+        );
         let response = request.expects_response().then_some(response);
         Ok(read_whole(stream, response, limit))
     };
