@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::time::{Duration, SystemTime};
 
 use lsl_platform::clock::local_clock;
@@ -12,6 +12,7 @@ use lsl_proto::config::{Config, Files, HostPort, Ipv4Network};
 use lsl_proto::discovery::asked::AskedHosts;
 use lsl_proto::discovery::registry::Subnet;
 use lsl_proto::discovery::seen::SeenHosts;
+use lsl_proto::discovery::sweep::Sweep;
 use tokio::task::JoinSet;
 
 use crate::config_files::SystemFiles;
@@ -30,6 +31,8 @@ pub(crate) struct KnownHosts {
     reading: tokio::sync::Mutex<()>,
     /// Held by the one search that looks names up for all.
     looking_up: tokio::sync::Mutex<()>,
+    /// Held by the one search that asks the hosts of networks for all.
+    pub(super) sweeping: tokio::sync::Mutex<()>,
     /// When hosts were asked over TCP.
     pub(super) asked: AskedHosts,
 }
@@ -48,8 +51,7 @@ struct Known {
     revision: u64,
     names: HashMap<String, Name>,
     file: File,
-    /// When the sweeps of networks that were begun are over, in seconds of `local_clock`.
-    swept_until: f64,
+    sweep: Sweep,
 }
 
 /// What is known of a name.
@@ -94,12 +96,13 @@ impl KnownHosts {
                 looked_at: f64::NEG_INFINITY,
                 stamp: None,
             },
-            swept_until: 0.0,
+            sweep: Sweep::default(),
         };
         Self {
             known: Monitor::new(known),
             reading: tokio::sync::Mutex::default(),
             looking_up: tokio::sync::Mutex::default(),
+            sweeping: tokio::sync::Mutex::default(),
             asked: AskedHosts::default(),
         }
     }
@@ -173,16 +176,24 @@ impl KnownHosts {
         }
     }
 
-    /// Returns every host of the networks, and when it is their turn: whoever searches, a process asks a thousand a
-    /// second. `None` without networks.
-    pub(crate) fn take_sweep(&self, now: f64) -> Option<(Vec<IpAddr>, f64)> {
-        let mut known = self.known.lock();
-        let hosts = known.networks.iter().flat_map(|network| network.hosts());
-        let hosts: Vec<_> = hosts.map(IpAddr::V4).collect();
-        let secs = f64::from(u32::try_from(hosts.len()).unwrap_or(u32::MAX)) / SWEPT_PER_SEC;
-        let at = known.swept_until.max(now);
-        known.swept_until = at + secs;
-        (!hosts.is_empty()).then_some((hosts, at))
+    /// Returns whether there are networks whose hosts are asked.
+    pub(crate) fn has_networks(&self) -> bool {
+        !self.known.lock().networks.is_empty()
+    }
+
+    /// Waits until it is the turn of a host of the networks. Of the searches that run one asks for all.
+    pub(crate) async fn next_swept(&self) -> Ipv4Addr {
+        loop {
+            let (at, revision) = {
+                let known = &mut *self.known.lock();
+                if let Some(host) = known.sweep.poll(&known.networks, local_clock()) {
+                    return host;
+                }
+                (known.sweep.poll_timeout(), known.revision)
+            };
+            let is_other = |known: &mut Known| (known.revision != revision).then_some(());
+            self.known.wait(at, is_other).await;
+        }
     }
 
     /// Returns a number that grows when there is somebody new to ask.
@@ -331,6 +342,9 @@ impl Known {
         }
         let hosts: HashSet<&String> = peers.iter().map(|peer| &peer.host).collect();
         self.names.retain(|name, _| hosts.contains(name));
+        if self.networks != networks {
+            self.sweep = Sweep::default();
+        }
         (self.peers, self.networks) = (peers, networks);
         self.revision += 1;
         true
@@ -379,8 +393,6 @@ const FILE_SECS: f64 = 10.0;
 /// How often names are looked up again, and those that nobody knows.
 const NAME_SECS: f64 = 60.0;
 const FAILED_NAME_SECS: f64 = 10.0;
-
-const SWEPT_PER_SEC: f64 = 1000.0;
 
 /// Hosts of networks that are asked as if they were known peers.
 const MAX_SWEPT: usize = 256;
@@ -435,17 +447,23 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_swept_one_after_the_other() {
+    fn a_search_goes_on_with_the_sweep_of_the_one_before() {
         let mut config = Config::default();
-        config
-            .set_known_peers(&["10.1.0.0/24", "10.2.0.0/30"])
-            .unwrap();
+        config.set_known_peers(&["10.2.0.0/29"]).unwrap();
         let hosts = KnownHosts::new(&config);
-        let (swept, at) = hosts.take_sweep(5.0).unwrap();
-        assert_eq!((swept.len(), at), (256, 5.0));
-        let (_, at) = hosts.take_sweep(5.0).unwrap();
-        assert!((at - 5.256).abs() < 1e-9);
-        assert_eq!(KnownHosts::new(&Config::default()).take_sweep(5.0), None);
+        let (done, seen) = std::sync::mpsc::channel();
+        runtime::spawn(async move {
+            let mut asked = Vec::new();
+            for _ in 0..3 {
+                let _turn = hosts.sweeping.lock().await;
+                asked.extend([hosts.next_swept().await, hosts.next_swept().await]);
+            }
+            done.send(asked).unwrap();
+        })
+        .unwrap();
+        let asked = seen.recv_timeout(Duration::from_mins(1)).unwrap();
+        let all: Vec<Ipv4Addr> = (1..=6).map(|host| [10, 2, 0, host].into()).collect();
+        assert_eq!(asked, all);
     }
 
     #[test]

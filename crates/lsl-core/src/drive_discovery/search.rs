@@ -102,6 +102,7 @@ impl RunningSearch {
             known: context.known_hosts().revision(),
             inbox,
             probes: JoinSet::new(),
+            sweeping: None,
         };
         tasks.push(AbortOnDrop(runtime::spawn(driver.run())?));
         Ok(Self {
@@ -184,7 +185,7 @@ struct Link {
     return_port: u16,
     /// The query, and one that asks everybody, because outlets that hide what they are do not answer the other.
     datagrams: Vec<Vec<u8>>,
-    sweep: Vec<Vec<u8>>,
+    sweep: Option<Vec<u8>>,
 }
 
 impl Link {
@@ -202,7 +203,7 @@ impl Link {
             socket,
             return_port,
             datagrams: search.datagrams(return_port),
-            sweep: search.sweep_datagram(return_port).into_iter().collect(),
+            sweep: search.sweep_datagram(return_port),
         })
     }
 
@@ -218,13 +219,8 @@ impl Link {
                 return 0;
             }
         }
-        let datagrams = if query.is_sweep {
-            &self.sweep
-        } else {
-            &self.datagrams
-        };
         let mut sent = 0;
-        for datagram in datagrams {
+        for datagram in &self.datagrams {
             match self.socket.send_to(datagram, to).await {
                 Ok(_) => sent += 1,
                 Err(error) => tracing::trace!(%error, %to, "query not sent"),
@@ -246,6 +242,8 @@ struct Driver {
     inbox: Inbox,
     /// Each returns the port that it asked, and what came of it.
     probes: JoinSet<(SocketAddr, ProbeEnd)>,
+    /// Asks the hosts of networks, if there are some.
+    sweeping: Option<AbortOnDrop<()>>,
 }
 
 impl Driver {
@@ -338,12 +336,20 @@ impl Driver {
         let mut search = self.inbox.monitor.lock();
         search.remember(seen.chain(targets.iter().copied()), now);
         search.send_unicast(targets, now);
-        if search.wants_sweep(now)
-            && let Some((hosts, at)) = self.inbox.context.known_hosts().take_sweep(now)
-        {
-            let port = self.network.multicast_port;
-            let targets = hosts.into_iter().map(|host| (host, port).into());
-            search.sweep(targets.filter(|target| self.inbox.hears(*target)), at);
+        drop(search);
+        // Not sooner, as a face of a relay knows its subnets with the first wave.
+        if self.sweeping.is_none() && self.inbox.context.known_hosts().has_networks() {
+            let link = self.links.iter().find(|link| link.family == Family::V4);
+            let sweeping = link.and_then(|link| {
+                let sweeping = sweep(
+                    self.inbox.clone(),
+                    Arc::clone(&link.socket),
+                    link.sweep.clone()?,
+                    self.network.multicast_port,
+                );
+                runtime::spawn(sweeping).ok()
+            });
+            self.sweeping = sweeping.map(AbortOnDrop);
         }
     }
 
@@ -422,6 +428,22 @@ async fn next_probe(probes: &mut JoinSet<(SocketAddr, ProbeEnd)>) -> (SocketAddr
 fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
     host.set_port(port);
     host
+}
+
+/// Asks every host of the networks whether it is there, when it is the turn of this search.
+async fn sweep(inbox: Inbox, socket: Arc<UdpSocket>, datagram: Vec<u8>, port: u16) {
+    let hosts = inbox.context.known_hosts();
+    let _turn = hosts.sweeping.lock().await;
+    loop {
+        let to = SocketAddr::from((hosts.next_swept().await, port));
+        if !inbox.hears(to) {
+            continue;
+        }
+        match socket.send_to(&datagram, to).await {
+            Ok(_) => inbox.context.discovery_counters().queries.add(1),
+            Err(error) => tracing::trace!(%error, %to, "host of a network not asked"),
+        }
+    }
 }
 
 /// Reads one socket of a search for ever.

@@ -12,5 +12,6 @@ pub mod registry;
 pub mod reply;
 pub mod search;
 pub mod seen;
+pub mod sweep;
 mod tcp_probes;
 pub mod ways;

@@ -15,8 +15,6 @@ pub struct Transmit {
     pub interface: Option<InterfaceAddress>,
     /// Pause before it, in seconds.
     pub pause_secs: f64,
-    /// Whether it is the query of a sweep.
-    pub is_sweep: bool,
 }
 
 impl From<SocketAddr> for Transmit {
@@ -25,7 +23,6 @@ impl From<SocketAddr> for Transmit {
             to,
             interface: None,
             pause_secs: 0.0,
-            is_sweep: false,
         }
     }
 }
@@ -40,27 +37,8 @@ pub(super) struct QueryPacer {
     unicast_at: f64,
     /// Unicast queries of this wave that were sent.
     unicast_sent: usize,
-    sweep: Sweep,
     /// Datagrams that came, whatever they were.
     received: u64,
-}
-
-/// Queries to every host of the networks that are known.
-#[derive(Debug)]
-struct Sweep {
-    targets: VecDeque<SocketAddr>,
-    next_at: f64,
-    begun_at: f64,
-}
-
-impl Default for Sweep {
-    fn default() -> Self {
-        Self {
-            targets: VecDeque::new(),
-            next_at: 0.0,
-            begun_at: f64::NEG_INFINITY,
-        }
-    }
 }
 
 /// Pause after a multicast query.
@@ -101,20 +79,6 @@ impl QueryPacer {
         }
     }
 
-    /// Returns whether the last sweep is over and long enough ago.
-    pub(super) fn wants_sweep(&self, now: f64) -> bool {
-        self.sweep.targets.is_empty() && now - self.sweep.begun_at >= SWEEP_INTERVAL_SECS
-    }
-
-    /// Starts to ask so many hosts at a time, one a millisecond.
-    pub(super) fn sweep(&mut self, targets: impl IntoIterator<Item = SocketAddr>, at: f64) {
-        self.sweep = Sweep {
-            targets: targets.into_iter().collect(),
-            next_at: at,
-            begun_at: at,
-        };
-    }
-
     /// Counts a datagram that came.
     pub(super) fn on_datagram(&mut self) {
         self.received += 1;
@@ -132,16 +96,6 @@ impl QueryPacer {
                 self.unicast_at = now + TICK_SECS;
             }
             return Some(to.into());
-        }
-        if now >= self.sweep.next_at
-            && let Some(to) = self.sweep.targets.pop_front()
-        {
-            // What a late timer missed is made up for, but not in one go.
-            self.sweep.next_at = (self.sweep.next_at + TICK_SECS).max(now - LATE_SECS);
-            return Some(Transmit {
-                is_sweep: true,
-                ..to.into()
-            });
         }
         let lull = self.lull.as_mut().filter(|lull| now >= lull.ends_at)?;
         // liblsl answers every copy, once for each of an outlet's sockets: the answers of 200 of its
@@ -177,9 +131,6 @@ impl QueryPacer {
         let mut timeout = self.lull.map_or(f64::INFINITY, |lull| lull.ends_at);
         if !self.unicast.is_empty() {
             timeout = timeout.min(self.unicast_at);
-        }
-        if !self.sweep.targets.is_empty() {
-            timeout = timeout.min(self.sweep.next_at);
         }
         timeout
     }
@@ -220,9 +171,6 @@ const TICK_SECS: f64 = 0.001;
 const FLOOD: u64 = 32;
 const MOST_TICKS: u32 = 25;
 const UNICAST_BURST: usize = 64;
-/// Every 8 s, at the wave that comes nearest.
-const SWEEP_INTERVAL_SECS: f64 = 7.4;
-const LATE_SECS: f64 = 0.016;
 
 #[cfg(test)]
 mod tests {
@@ -290,23 +238,5 @@ mod tests {
         let left = run(&mut pacer, 1000);
         let at = |ms| left.iter().filter(|&&time| time == ms).count();
         assert_eq!([at(0), at(1), at(2), left.len()], [64, 64, 22, 150]);
-    }
-
-    #[test]
-    fn sweeps_ask_a_thousand_hosts_a_second_every_eight_seconds() {
-        let mut pacer = QueryPacer::default();
-        assert!(pacer.wants_sweep(100.0));
-        pacer.sweep(targets(1000), 100.0);
-        assert!(!pacer.wants_sweep(109.0));
-        let left = run(&mut pacer, 0);
-        assert!(
-            left.is_sorted() && left.len() == 1000 && left[999] >= 998,
-            "{left:?}"
-        );
-        assert!(!pacer.wants_sweep(106.0) && pacer.wants_sweep(107.5));
-        // A thread that was late does not make up for a second at once.
-        pacer.sweep(targets(1000), 200.0);
-        let at_once = std::iter::from_fn(|| pacer.poll_transmit(201.0)).count();
-        assert!(at_once <= 20, "{at_once}");
     }
 }

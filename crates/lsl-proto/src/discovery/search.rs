@@ -110,7 +110,7 @@ pub enum Received {
     Refreshed,
     /// No answer to this search.
     Foreign,
-    /// An answer to a [`sweep`](Search::sweep): there is somebody.
+    /// An answer to a [sweep](super::sweep): there is somebody.
     Present,
     /// An outlet that hides what it is; only after [`Search::with_open_query`].
     Redacted,

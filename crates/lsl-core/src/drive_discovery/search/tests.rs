@@ -30,6 +30,7 @@ fn somebody_new_to_ask_is_news_once() {
             face: None,
         },
         probes: JoinSet::new(),
+        sweeping: None,
     };
     context.known_hosts().saw(([10, 1, 0, 7], 16571).into());
     let (done, seen) = std::sync::mpsc::channel();

@@ -41,7 +41,8 @@ impl Search {
         self.fallback.as_mut().filter(|_| !has_enough)
     }
 
-    /// Can [`sweep`](Self::sweep) networks with the empty query, which any program there answers, whatever it offers.
+    /// Knows answers to [sweeps](super::super::sweep) of networks by this id.
+    /// They ask with the empty query, which any program there answers, whatever it offers.
     #[must_use]
     pub fn with_sweeps(mut self, id: u64) -> Self {
         self.sweep_id = Some(id.to_string().into_bytes());
@@ -63,15 +64,5 @@ impl Search {
     pub fn ask_soon(&mut self, now: f64) {
         let soon = now.max(self.last_unicast + SHORTEST_UNICAST_SECS);
         self.next_unicast = self.next_unicast.min(soon);
-    }
-
-    /// Returns whether it is time to [`sweep`](Self::sweep) networks: every 8 s, when unicast queries go.
-    pub fn wants_sweep(&self, now: f64) -> bool {
-        self.queries.wants_sweep(now)
-    }
-
-    /// Asks every host of some networks whether it is there, one a millisecond from `at` on.
-    pub fn sweep(&mut self, targets: impl IntoIterator<Item = SocketAddr>, at: f64) {
-        self.queries.sweep(targets, at);
     }
 }
