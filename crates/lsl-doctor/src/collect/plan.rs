@@ -123,13 +123,15 @@ fn ports(
     ports
 }
 
-/// Question for one stream where one is known, so that a machine with hundreds answers once.
+/// Question for one stream where just one is known, so that a machine with hundreds answers once. Of two that claim
+/// the port one may be gone.
 fn query_of(seen: &Observations, address: IpAddr, port: u16) -> Vec<u8> {
     let is_there = |it: &&StreamSeen| {
         // The port of groups has one of the programs there; nobody knows which.
         it.service_port == port && address.is_ipv4() && address_of(seen, it) == Some(address)
     };
-    let uid = streams(seen).find(is_there).map(|it| &it.uid);
+    let mut uids = streams(seen).filter(is_there).map(|it| &it.uid);
+    let uid = uids.next().filter(|uid| uids.all(|it| it == *uid));
     let is_plain = |uid: &&String| {
         uid.bytes()
             .all(|it| it.is_ascii_alphanumeric() || it == b'-')
