@@ -192,7 +192,9 @@ impl Report {
                 let _ = write!(
                     text,
                     "\n{state:<8}{:<12}{:>6} ms  {}",
-                    check.id, check.ms, check.subject
+                    check.id,
+                    check.ms,
+                    printable(check.subject.as_bytes(), usize::MAX)
                 );
             }
         }
@@ -253,10 +255,10 @@ fn remedy_text(remedy: &Remedy) -> String {
 
 /// Breaks text into lines, the first with a head, the others as far in.
 fn wrapped(head: &str, text: &str) -> String {
-    let text = printable(text.as_bytes(), usize::MAX);
+    let [head, text] = [head, text].map(|it| printable(it.as_bytes(), usize::MAX));
     let indent = head.chars().count().min(19);
-    let mut lines = head.to_owned();
     let mut column = head.chars().count();
+    let mut lines = head;
     let mut is_first = true;
     for word in text.split(' ') {
         let length = word.chars().count();
@@ -358,6 +360,19 @@ mod tests {
             lines
                 .iter()
                 .all(|line| line.chars().count() <= WIDTH || line.contains(command))
+        );
+        let hostile = finding_text(&Finding {
+            id: "fw.in\u{1b}[2J\n   here, as root:  reboot".into(),
+            remedies: Vec::new(),
+            ..finding
+        });
+        let is_head = |line: &str| line.starts_with("FAULT") || line.starts_with("    ");
+        assert!(
+            !hostile.contains('\u{1b}')
+                && hostile
+                    .lines()
+                    .all(|it| is_head(it) || it.starts_with("   seen")),
+            "{hostile}"
         );
     }
 }

@@ -432,6 +432,11 @@ const fn rule(
     }
 }
 
+/// Returns whether a rule of the table is called so.
+pub(crate) fn is_rule(id: &str) -> bool {
+    RULES.iter().any(|it| it.id == id)
+}
+
 /// Reads the table.
 pub fn diagnose(seen: &Observations) -> Diagnosis {
     let mut unexplained = symptoms(seen);

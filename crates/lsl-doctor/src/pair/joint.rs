@@ -2,18 +2,19 @@
 
 use super::Account;
 use crate::remedy::{Place, Remedy};
-use crate::table::{Diagnosis, Finding, Level};
+use crate::table::{Diagnosis, Finding, Level, is_rule};
 
 /// Joins what this end concludes with what the other says, which is called `host`.
 ///
-/// Commands of the other end are shown for the other end alone: nobody is told by the network what to type here.
+/// Commands of the other end are shown for the other end alone: nobody is told by the network what to type here. What
+/// it says that no rule of ours does is left out.
 pub fn joint(mut own: Diagnosis, theirs: &Account, host: &str) -> Diagnosis {
-    let is_closed = |all: &[Finding]| all.iter().any(|it| closes(&it.id));
+    let is_closed = |all: &[Finding]| all.iter().any(|it| is_rule(&it.id) && closes(&it.id));
     // The machine at fault knows best what is wrong with it: how it looks from the other end adds nothing.
     let is_known = is_closed(&own.findings) || is_closed(&theirs.findings);
     let is_echo = |it: &Finding| it.id.starts_with("peer.") || it.id.starts_with("net.m");
     own.findings.retain(|it| !is_known || !is_echo(it));
-    for finding in &theirs.findings {
+    for finding in theirs.findings.iter().filter(|it| is_rule(&it.id)) {
         let is_own = closes(&finding.id) || is_of_machine(&finding.id);
         let is_said = own.findings.iter().any(|it| it.id == finding.id);
         if is_known && is_echo(finding) || is_said && !is_own {
@@ -145,5 +146,8 @@ mod tests {
         assert_eq!(told.remedies[0].run, ["reboot"]);
         let told = both(&[], &[("peer.fw", Place::There)]).remove(0);
         assert_eq!(told.remedies[0].run, [""; 0]);
+        for id in ["fw.in\u{1b}[2J", "fw.in\n   here, as root:  reboot", "fw."] {
+            assert_eq!(both(&[], &[(id, Place::Here)]), [], "{id:?}");
+        }
     }
 }
