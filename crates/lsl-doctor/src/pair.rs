@@ -34,7 +34,7 @@ pub enum Event {
     Begin(usize),
     /// All that was sent has arrived, or never will. Answered by [`Pair::counted`].
     Count,
-    /// What the other side sent and heard.
+    /// What the other side heard.
     Counts(Box<Counts>),
     /// What it concludes. Answered by [`Pair::report`], if that was not said before.
     Account(Box<Account>),
@@ -52,7 +52,7 @@ pub enum PairError {
     /// A line says nothing known, or not at its time.
     Order,
     /// It is of another version.
-    Version(u32),
+    Version,
     /// It wants to send more than any run needs.
     Greedy,
     /// It says nothing for too long.
@@ -61,6 +61,8 @@ pub enum PairError {
     Gone,
     /// It ended the pair, for this reason.
     Ended(String),
+    /// The user here ended it.
+    Interrupted,
 }
 
 impl fmt::Display for PairError {
@@ -69,10 +71,11 @@ impl fmt::Display for PairError {
             Self::Foreign => "what answers there is no lsl doctor",
             Self::Long => "it says more than a line may have",
             Self::Order => "it says something else than is expected",
-            Self::Version(_) => "it is of another version: update lsl on both machines",
+            Self::Version => "it is of another version: update lsl on both machines",
             Self::Greedy => "it wants to send more than a run needs",
             Self::Slow => "it says nothing for too long",
             Self::Gone => "it closed the connection",
+            Self::Interrupted => "interrupted",
             Self::Ended(why) => {
                 return write!(
                     f,
@@ -131,6 +134,11 @@ impl Pair {
             pair.greet();
         }
         pair
+    }
+
+    /// Returns who opened the connection.
+    pub fn side(&self) -> Side {
+        self.side
     }
 
     /// Takes bytes from the socket, none at its end.
@@ -201,34 +209,24 @@ impl Pair {
         paths
     }
 
-    /// Says what this side sent and heard.
+    /// Says what this side heard.
     pub fn counted(&mut self, counts: Counts) {
         self.say(&Message::Counts(counts));
     }
 
     /// Says what this side concludes; if that is too long, without the last of it.
     pub fn report(&mut self, mut account: Account) {
-        account.checks.iter_mut().for_each(messages::without_data);
-        loop {
-            let message = Message::Report(account);
-            let line = message.line();
-            let Message::Report(rest) = message else {
-                return;
-            };
-            account = rest;
-            let is_short = line.len() <= MAX_LINE_BYTES;
-            if is_short || account.checks.is_empty() && account.findings.pop().is_none() {
-                break;
-            }
-            account.checks.clear();
-        }
+        let is_long = |it: &Account| Message::Report(it.clone()).line().len() > MAX_LINE_BYTES;
+        while is_long(&account) && account.findings.pop().is_some() {}
         self.say(&Message::Report(account));
         self.may_end();
     }
 
-    /// Ends early, and tells the other why.
+    /// Ends early, and tells the other why, unless it is a stranger.
     pub fn end(&mut self, why: &str) {
-        self.say(&Message::Bye(why.to_owned()));
+        if self.said > 0 {
+            self.say(&Message::Bye(why.to_owned()));
+        }
     }
 
     /// Returns what is to be sent.
@@ -288,7 +286,7 @@ impl Pair {
         match message {
             Message::Hello(hello) => {
                 if hello.v != VERSION {
-                    return Err(PairError::Version(hello.v));
+                    return Err(PairError::Version);
                 }
                 self.events.push_back(Event::Hello(hello));
             }

@@ -26,12 +26,12 @@ def pair(network, finding, *, at):
     return report
 
 
-def both(network):
-    """What `serve` at amp and the doctor at rec say of each other."""
+def both(network, *words):
+    """What `serve` at amp and the doctor at rec say of each other; rec's looks for the stream that is named."""
     served = network.amp.start("doctor", "serve")
     until("serve", lambda: "Waiting" in served.stderr() or not served.is_running())
     start = now()
-    program = network.rec.start("doctor", "--json", "10.50.0.1")
+    program = network.rec.start("doctor", "--json", "10.50.0.1", *words)
     program.wait()
     took = now() - start
     served.wait()
@@ -48,7 +48,7 @@ def healthy(network):
     reader = network.rec.start("recv", "Old", "--duration", "25")
     other = network.rec.start("recv", "New", "--duration", "25")
     until("readers", lambda: reader.lines and other.lines)
-    served, report = both(network)
+    served, report = both(network, "New")
     expect(report["healthy"], json.dumps(report, indent=1))
     expect(FINE in served.stdout(), served)
     # Asks 16569, and then each port of the range: nobody serves there.

@@ -16,14 +16,14 @@ use lsl_core::config::Bind;
 use lsl_core::{Context, Selector, local_clock};
 use lsl_doctor::code;
 use lsl_doctor::collect::pair::{find, knock};
-use lsl_doctor::collect::{self, PORT, Post, Wishes};
+use lsl_doctor::collect::{PORT, Post};
 use lsl_doctor::observe::{Asked, HostAsked, OtherSide, StreamAsked, host_and_port};
 use lsl_doctor::pair::Side;
 use lsl_doctor::report::Report;
 use lsl_doctor::table::Symptom;
 use lsl_proto::config::Ipv4Network;
 
-use self::pair::{End, Seen};
+use self::pair::End;
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::interrupt::Stop;
@@ -113,23 +113,7 @@ impl Doctor {
         // Asking for the address of a name is sending, too.
         let may_look_up = || !self.local && !stop.requested();
         let mut words = self.read_words(|host| addresses(host, may_look_up()))?;
-        let look = |words: &Words| {
-            let addresses: Vec<SocketAddr> = words.asked.hosts.iter().flat_map(places).collect();
-            let wishes = Wishes {
-                loaded: &loaded,
-                context: &context,
-                selector: words.selector.as_ref(),
-                asked: &words.asked,
-                hosts: &addresses,
-                post: None,
-                is_local: self.local,
-                patience: self.patience(),
-                stop: &|| stop.requested(),
-                progress: &show,
-            };
-            collect::run(&wishes)
-        };
-        if self.code.is_some() && words.asked.hosts.len() != 1 {
+        if self.code.is_some() && one(&words.asked).is_none() {
             return Err(Failure::Usage(
                 "name the one host whose code it is: lsl doctor HOST --code CODE".into(),
             ));
@@ -139,30 +123,29 @@ impl Doctor {
             context: &context,
             stop: &stop,
             show: &show,
+            selector: None,
+            is_local: self.local,
             patience: self.patience(),
         };
-        if let Some(report) = self.pair(&end, &words.asked, start)? {
+        if let Some(report) = self.pair(&end.of(words.selector.as_ref()), &words.asked, start)? {
             line.finish_and_clear();
             self.file.write(&report, &loaded, &context)?;
             return self.show(&report);
         }
-        let (mut seen, mut checks) = look(&words);
+        let mut seen = end.of(words.selector.as_ref()).look(&words.asked, None);
         // A word may be the name of a host, if no stream is called so.
-        if let Some(host) = words.missed_host(&seen.asked, |host| addresses(host, may_look_up())) {
+        if let Some(host) = words.missed_host(&seen.observations.asked, |host| {
+            addresses(host, may_look_up())
+        }) {
             words.asked.stream = None;
             words.selector = None;
             words.asked.hosts.push(host);
-            (seen, checks) = look(&words);
+            seen = end.of(words.selector.as_ref()).look(&words.asked, None);
         }
         line.finish_and_clear();
-        seen.other.clone_from(&self.code);
-        let seen = Seen {
-            observations: seen,
-            checks,
-            talked: None,
-        };
+        seen.observations.other.clone_from(&self.code);
         let report = pair::report(seen, self.knock(&end, &words.asked), start);
-        if self.code.is_none() && words.asked.hosts.len() == 1 && !report.unexplained.is_empty() {
+        if self.code.is_none() && one(&words.asked).is_some() && !report.unexplained.is_empty() {
             note(CODE_HINT);
         }
         self.file.write(&report, &loaded, &context)?;
@@ -175,17 +158,14 @@ impl Doctor {
 
     /// Sends to the one machine that was named, whose code may say what it heard; returns how it calls this one.
     fn knock(&self, end: &End<'_>, asked: &Asked) -> u8 {
-        let [HostAsked { addresses, .. }] = &asked.hosts[..] else {
-            return 0;
-        };
-        let to = addresses.first();
+        let to = one(asked).and_then(|it| it.addresses.first());
         let to = to.filter(|_| !self.local && end.loaded.config.bind() == Bind::All);
         to.map_or(0, |to| knock(&end.machine(asked), *to, self.port))
     }
 
     /// Looks at the network together with the doctor of the one machine that was named, if there is one.
     fn pair(&self, end: &End<'_>, asked: &Asked, start: f64) -> Outcome<Option<Report>> {
-        let [host] = &asked.hosts[..] else {
+        let Some(host) = one(asked) else {
             return Ok(None);
         };
         if self.local || self.code.is_some() || end.loaded.config.bind() != Bind::All {
@@ -200,9 +180,8 @@ impl Doctor {
         let post = Post::open(&end.loaded.config, &base, self.port)
             .or_else(|_| Post::open(&end.loaded.config, &base, 0))?;
         let (seen, ended) = end.talk(stream, Side::Dials, &post, &base, asked);
-        if let Err(error) = ended {
-            note(format!("{} does not go on: {error}", printable(&host.text)));
-        }
+        pair::note_end(&host.text, &ended);
+        let seen = seen.unwrap_or_else(|| end.look(asked, Some(&post)));
         Ok(Some(pair::report(seen, 0, start)))
     }
 
@@ -312,6 +291,14 @@ fn is_host(word: &str) -> bool {
     is_address || is_name && (word.contains(':') || word.trim_matches('.').contains('.'))
 }
 
+/// The one machine that was named, if it is one.
+fn one(asked: &Asked) -> Option<&HostAsked> {
+    match &asked.hosts[..] {
+        [host] if !host.is_network() => Some(host),
+        _ => None,
+    }
+}
+
 /// The hosts of a network of IPv4 such as 10.1.2.0/24, if a word is one.
 fn network(word: &str) -> Option<Vec<IpAddr>> {
     let network: Ipv4Network = word.parse().ok()?;
@@ -402,6 +389,18 @@ mod tests {
             addresses: all,
         };
         assert_eq!(places(&named), [], "asked in another way");
+        let asked = |hosts| Asked {
+            hosts,
+            ..Asked::default()
+        };
+        let single = HostAsked {
+            text: "10.1.2.3".into(),
+            ..HostAsked::default()
+        };
+        // No single machine of it is talked with.
+        assert_eq!(one(&asked(vec![named])), None);
+        assert_eq!(one(&asked(vec![single.clone()])), Some(&single));
+        assert_eq!(one(&asked(vec![single.clone(), single])), None);
     }
 
     #[test]

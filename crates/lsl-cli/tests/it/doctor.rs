@@ -87,7 +87,12 @@ fn a_code_that_is_mistyped_is_told() {
             &["Amp", "--code", "4000-0000-0000-0JJP"],
             "name the one host",
         ),
+        (
+            &["10.1.0.0/22", "--code", "4000-0000-0000-0JJP"],
+            "name the one host",
+        ),
         (&["serve", "no.such.host.invalid"], "has no address"),
+        (&["serve", "10.1.0.0/22"], "is a network"),
     ] {
         let ended = lab.run(&[&["doctor"], words].concat());
         assert!(matches!(ended.status, Some(2 | 3)), "{words:?}: {ended:?}");
@@ -96,13 +101,11 @@ fn a_code_that_is_mistyped_is_told() {
             "{words:?}: {part} in {ended:?}"
         );
     }
-    lab.run(&[
-        "doctor",
-        "127.0.0.1",
-        "--code",
-        "4000 0000 0000 ojjp",
-        "--local",
-    ]);
+    let typed = "4000 0000 0000 ojjp";
+    let ended = lab.run(&["doctor", "127.0.0.1", "--code", typed, "--local"]);
+    assert_eq!(ended.status, Some(3), "{ended:?}");
+    let told = "127.0.0.1 has heard no doctor.";
+    assert!(ended.stdout.contains(told), "{ended:?}");
 }
 
 #[test]

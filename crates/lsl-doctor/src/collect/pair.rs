@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
 
@@ -10,10 +11,9 @@ use lsl_platform::neighbours::neighbours;
 use lsl_platform::routes::gateways;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::Post;
 use super::post::{directed, groups, small_segments};
 use super::socket::{leave_by, open};
-use super::{Post, own_addresses};
-use crate::code::hash8;
 use crate::observe::{Class, Fact, Interface, Kind, Observations, OtherSide, PortsInUse};
 use crate::pair::{
     Account, COPIES, Counts, Event, Hello, PAUSE_SECS, PREAMBLE, Pair, PairError, Path, Probe,
@@ -35,21 +35,19 @@ pub struct Talked {
 
 /// Connects to a doctor at one of these addresses: at `port`, and where only LSL's own ports are open, at those.
 pub fn find(addresses: &[IpAddr], port: u16, ports: PortsInUse) -> Option<(TcpStream, SocketAddr)> {
-    let try_all = |places: Vec<SocketAddr>| {
-        thread::scope(|scope| {
-            let tries: Vec<_> = places
-                .into_iter()
-                .map(|to| scope.spawn(move || greet(to).ok().map(|it| (it, to))))
-                .collect();
-            let found = tries.into_iter().map(|it| it.join().ok().flatten());
-            // All are waited for.
-            found.fold(None, Option::or)
-        })
-    };
+    dial(addresses, port..=port).or_else(|| dial(addresses, ports.base..=ports.last()))
+}
+
+/// Connects to a doctor at one of these addresses and ports. Outlets at these ports are troubled by it.
+pub fn dial(addresses: &[IpAddr], ports: RangeInclusive<u16>) -> Option<(TcpStream, SocketAddr)> {
     let at = |port| addresses.iter().map(move |it| SocketAddr::new(*it, port));
-    try_all(at(port).collect()).or_else(|| {
-        let range = ports.base..=ports.last();
-        try_all(range.flat_map(at).take(MOST_TRIES).collect())
+    thread::scope(|scope| {
+        let places = ports.flat_map(at).take(MOST_TRIES);
+        let tries = places.map(|to| scope.spawn(move || greet(to).ok().map(|it| (it, to))));
+        let tries: Vec<_> = tries.collect();
+        let found = tries.into_iter().map(|it| it.join().ok().flatten());
+        // All are waited for.
+        found.fold(None, Option::or)
     })
 }
 
@@ -61,11 +59,13 @@ fn greet(to: SocketAddr) -> io::Result<TcpStream> {
     let mut answer = [0; PREAMBLE.len()];
     // What follows is left to the pair.
     let deadline = local_clock() + CONNECT.as_secs_f64();
-    while stream.peek(&mut answer)? < answer.len() {
-        if local_clock() > deadline {
-            return Err(io::ErrorKind::TimedOut.into());
+    loop {
+        match stream.peek(&mut answer)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length if length == answer.len() => break,
+            _ if local_clock() > deadline => return Err(io::ErrorKind::TimedOut.into()),
+            _ => thread::sleep(NAP),
         }
-        thread::sleep(NAP);
     }
     if answer == PREAMBLE {
         Ok(stream)
@@ -86,36 +86,42 @@ pub fn connect(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
 }
 
 /// What this end says of itself first.
-pub fn hello(post: &Post, seen: &Observations, to: IpAddr, policy: u8) -> Hello {
-    let mut addresses = own_addresses(seen.interfaces.as_deref().unwrap_or_default());
-    addresses.truncate(MOST_ADDRESSES);
+pub fn hello(post: &Post, to: IpAddr) -> Hello {
     let host = lsl_platform::process::hostname();
     Hello {
         v: 1,
         nonce: post.nonce().to_owned(),
-        os: seen.os,
         host: String::from_utf8_lossy(&host).into_owned(),
-        addresses,
         sees: Some(to),
-        ports: seen.asked.ports,
         listens: post.listens().to_vec(),
-        session_hash: hash8(&seen.asked.session),
-        outlets: seen.own_streams.as_ref().map_or(0, Vec::len),
-        policy,
     }
 }
 
-/// Talks over a connection. `conclude` looks at this machine and at the network, once all datagrams were sent.
+/// Talks over a connection until it is `stop`ped. `conclude` looks at this machine and at the network, once all
+/// datagrams were sent.
 ///
 /// # Errors
 /// Why it ended early: what `conclude` found stands all the same.
 pub fn talk(
     stream: &mut TcpStream,
-    side: Side,
-    hello: Hello,
+    pair: Pair,
     post: &Post,
     seen: &Observations,
-    conclude: &mut dyn FnMut(&Hello) -> Account,
+    stop: &dyn Fn() -> bool,
+    conclude: &mut dyn FnMut() -> Account,
+) -> Result<Talked, PairError> {
+    let talked = take_turns(stream, pair, post, seen, stop, conclude);
+    post.heard().pin(None);
+    talked
+}
+
+fn take_turns(
+    stream: &mut TcpStream,
+    mut pair: Pair,
+    post: &Post,
+    seen: &Observations,
+    stop: &dyn Fn() -> bool,
+    conclude: &mut dyn FnMut() -> Account,
 ) -> Result<Talked, PairError> {
     let gone = |_| PairError::Gone;
     let peer = stream.peer_addr().map_err(gone)?;
@@ -123,33 +129,32 @@ pub fn talk(
     let _ = stream.set_nodelay(true);
     // Who does not read is left, too.
     let _ = stream.set_write_timeout(Some(WRITE));
-    let mut pair = Pair::new(side, hello, local_clock());
     let mut talked = Talked {
         hello: Hello::default(),
         theirs: Account::default(),
         ways: Vec::new(),
     };
-    let (mut paths, mut theirs, mut sent) = (Vec::new(), 0, Vec::new());
+    let (mut paths, mut theirs) = (Vec::new(), 0);
     let mut buffer = vec![0; 16 * 1024];
-    let mut has_greeted = side == Side::Dials;
+    let mut has_greeted = pair.side() == Side::Dials;
     let outcome = loop {
         while let Some(event) = pair.poll_event() {
             match event {
                 Event::Hello(it) => {
                     talked.hello = *it;
+                    post.heard().pin(Some(&talked.hello.nonce));
                     paths = pair.plan(plan(seen, peer.ip(), &talked.hello));
                 }
                 Event::Begin(count) => {
                     theirs = count;
                     flush(&mut pair, stream, &mut has_greeted)?;
-                    sent = send(post.nonce(), &paths, peer, seen);
+                    send(post.nonce(), &paths, peer, seen);
                 }
                 Event::Count => {
                     let heard = post.heard().counts(&talked.hello.nonce, theirs);
-                    let sent = std::mem::take(&mut sent);
-                    pair.counted(Counts { sent, heard });
+                    pair.counted(Counts { heard });
                     flush(&mut pair, stream, &mut has_greeted)?;
-                    pair.report(conclude(&talked.hello));
+                    pair.report(conclude());
                 }
                 Event::Counts(counts) => talked.ways = ways(post, &paths, &counts, &talked.hello),
                 Event::Account(account) => talked.theirs = *account,
@@ -159,6 +164,10 @@ pub fn talk(
         flush(&mut pair, stream, &mut has_greeted)?;
         if pair.is_done() {
             break Ok(());
+        }
+        if stop() {
+            pair.end(&PairError::Interrupted.to_string());
+            break Err(PairError::Interrupted);
         }
         let now = local_clock();
         let wait = (pair.poll_timeout() - now).clamp(0.001, 1.0);
@@ -258,22 +267,19 @@ pub fn knock(seen: &Observations, to: IpAddr, port: u16) -> u8 {
     tag(&nonce)
 }
 
-/// Sends to all of these, ten times; returns for each how often it left.
-pub fn send(nonce: &str, paths: &[Path], peer: SocketAddr, seen: &Observations) -> Vec<usize> {
+/// Sends to all of these, ten times; what cannot leave is not heard at the other end.
+pub fn send(nonce: &str, paths: &[Path], peer: SocketAddr, seen: &Observations) {
     let interfaces = seen.interfaces.as_deref().unwrap_or_default();
     let sockets = [true, false].map(|is_v4| {
         let socket = open(is_v4, 0, false).ok()?;
         let _ = socket.set_broadcast(is_v4);
         Some(socket)
     });
-    let mut sent = vec![0; paths.len()];
     thread::scope(|scope| {
-        let connects = paths.iter().map(|path| {
+        for path in paths.iter().filter(|it| it.is_tcp) {
             let to = place(path, peer, None);
-            let is_open = move || connect(to, CONNECT).is_ok();
-            path.is_tcp.then(|| scope.spawn(is_open))
-        });
-        let connects: Vec<_> = connects.collect();
+            scope.spawn(move || connect(to, CONNECT));
+        }
         for copy in 0..COPIES {
             for (number, path) in paths.iter().enumerate().filter(|(_, it)| !it.is_tcp) {
                 let interface = interfaces.iter().find(|it| it.name == path.interface);
@@ -293,20 +299,11 @@ pub fn send(nonce: &str, paths: &[Path], peer: SocketAddr, seen: &Observations) 
                     continue;
                 }
                 let to = place(path, peer, interface);
-                let has_left = socket.send_to(&probe.to_bytes(), &to.into()).is_ok();
-                if let Some(sent) = sent.get_mut(number).filter(|_| has_left) {
-                    *sent += 1;
-                }
+                let _ = socket.send_to(&probe.to_bytes(), &to.into());
             }
             thread::sleep(Duration::from_secs_f64(PAUSE_SECS));
         }
-        for (sent, connect) in sent.iter_mut().zip(connects) {
-            if let Some(connect) = connect {
-                *sent = usize::from(connect.join().unwrap_or_default());
-            }
-        }
     });
-    sent
 }
 
 /// Where a path leads; link-local addresses have to name the interface.
@@ -384,7 +381,6 @@ const NAP: Duration = Duration::from_millis(5);
 const ARP: Duration = Duration::from_millis(200);
 const HOPS: u32 = 24;
 const MOST_INTERFACES: usize = 4;
-const MOST_ADDRESSES: usize = 64;
 const MOST_TRIES: usize = 64;
 
 #[cfg(test)]
@@ -415,15 +411,15 @@ mod tests {
         let seen = Observations::default();
         let address: IpAddr = Ipv4Addr::LOCALHOST.into();
         let talk = |stream: &mut TcpStream, side, post: &Post, told: u8| {
-            let hello = hello(post, &seen, address, 0);
-            let mut conclude = |_: &Hello| Account {
+            let pair = Pair::new(side, hello(post, address), local_clock());
+            let mut conclude = || Account {
                 side: post.side(OtherSide {
                     session: told,
                     ..OtherSide::default()
                 }),
                 ..Account::default()
             };
-            talk(stream, side, hello, post, &seen, &mut conclude).unwrap()
+            talk(stream, pair, post, &seen, &|| false, &mut conclude).unwrap()
         };
         let port = there.listens()[0];
         let (asked, served) = thread::scope(|scope| {
@@ -464,24 +460,34 @@ mod tests {
                     let (mut stream, _) = listener.accept().unwrap();
                     stream.write_all(answer).unwrap();
                 }
+                // What follows is read before it closes, so that it ends in order.
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.read_exact(&mut [0; PREAMBLE.len()]).unwrap();
             });
             // The port itself, then the range, which is the same here.
             assert!(find(&[address], port, none).is_none());
+            let closed = greet((address, port).into()).unwrap_err();
+            assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
         });
         let post = post();
         let seen = Observations::default();
         let mut foreign = TcpStream::connect((address, post.listens()[0])).unwrap();
         foreign.write_all(b"LSL:shortinfo\r\n").unwrap();
-        let hello = hello(&post, &seen, address, 0);
-        let mut conclude = |_: &Hello| unreachable!("nobody is there");
-        let ended = talk(
-            &mut accept(&post),
-            Side::Accepts,
-            hello,
-            &post,
-            &seen,
-            &mut conclude,
-        );
-        assert_eq!(ended.unwrap_err(), PairError::Foreign);
+        let mut conclude = || unreachable!("nobody is there");
+        let mut talk = |side, stop| {
+            let pair = Pair::new(side, hello(&post, address), local_clock());
+            let mut stream = accept(&post);
+            talk(&mut stream, pair, &post, &seen, &|| stop, &mut conclude).unwrap_err()
+        };
+        assert_eq!(talk(Side::Accepts, false), PairError::Foreign);
+        // Somebody is silent, and the user has enough.
+        for (side, is_told) in [(Side::Accepts, false), (Side::Dials, true)] {
+            let mut silent = TcpStream::connect((address, post.listens()[0])).unwrap();
+            assert_eq!(talk(side, true), PairError::Interrupted);
+            let mut told = String::new();
+            silent.read_to_string(&mut told).unwrap();
+            let is_bye = told.ends_with("{\"bye\":\"interrupted\"}\n");
+            assert_eq!((is_bye, told.is_empty()), (is_told, !is_told), "{told}");
+        }
     }
 }

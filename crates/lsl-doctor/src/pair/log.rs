@@ -68,6 +68,8 @@ impl Probe {
 #[derive(Debug, Default)]
 pub struct Heard {
     pub(super) runs: VecDeque<Run>,
+    /// Of the machine that is talked with: it stays, whatever others send.
+    pinned: Option<String>,
 }
 
 /// The copies that were heard of each path, as bits.
@@ -78,6 +80,11 @@ pub(super) struct Run {
 }
 
 impl Heard {
+    /// Keeps what is heard of the machine that is talked with, until there is another or none.
+    pub fn pin(&mut self, nonce: Option<&str>) {
+        self.pinned = nonce.map(str::to_owned);
+    }
+
     /// Notes a datagram.
     pub fn note(&mut self, probe: &Probe) {
         let known = self.runs.iter().position(|it| it.nonce == probe.nonce);
@@ -90,7 +97,9 @@ impl Heard {
         *run.paths.entry((probe.class, probe.path)).or_default() |= bit.unwrap_or_default();
         self.runs.push_back(run);
         if self.runs.len() > MOST_RUNS {
-            self.runs.pop_front();
+            let is_pinned = |it: &Run| Some(&it.nonce) == self.pinned.as_ref();
+            let oldest = self.runs.iter().position(|it| !is_pinned(it));
+            oldest.and_then(|at| self.runs.remove(at));
         }
     }
 
@@ -106,10 +115,11 @@ impl Heard {
         counts
     }
 
-    /// Fills in what the other side is told: of the run that was heard last.
+    /// Fills in what the other side is told: of its own run while it is talked with, else of the one heard last.
     pub fn tell(&self, side: &mut OtherSide) {
-        if let Some(run) = self.runs.back() {
-            self.tell_of(&run.nonce, side);
+        let last = self.runs.back().map(|it| &it.nonce);
+        if let Some(nonce) = self.pinned.as_ref().or(last) {
+            self.tell_of(nonce, side);
         }
     }
 

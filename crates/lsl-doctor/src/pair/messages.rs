@@ -3,11 +3,9 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::observe::{Class, Os, OtherSide, PortsInUse};
-use crate::report::Check;
-use crate::table::{Finding, Symptom};
+use crate::observe::{Class, OtherSide};
+use crate::table::Finding;
 
 /// Who a side is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,24 +15,12 @@ pub struct Hello {
     pub v: u32,
     /// Stands in all its datagrams.
     pub nonce: String,
-    /// Its system.
-    pub os: Os,
     /// Its name.
     pub host: String,
-    /// Its addresses.
-    pub addresses: Vec<IpAddr>,
     /// The address of the one that it talks to, as it sees it.
     pub sees: Option<IpAddr>,
-    /// The ports of its configuration.
-    pub ports: PortsInUse,
     /// Ports at which it hears: 16569 or another, and one of the range.
     pub listens: Vec<u16>,
-    /// Its session, hashed.
-    pub session_hash: u8,
-    /// How many outlets run there.
-    pub outlets: usize,
-    /// As [`OtherSide::policy`].
-    pub policy: u8,
 }
 
 /// A way that a side will try.
@@ -52,13 +38,11 @@ pub struct Path {
     pub is_tcp: bool,
 }
 
-/// What a side sent and heard.
+/// What a side heard.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
-    /// For each path of its plan, how many datagrams or connections left.
-    pub sent: Vec<usize>,
-    /// For each path of the other's plan, how many arrived. Connections are counted by who makes them.
+    /// For each path of the other's plan, how many datagrams arrived.
     pub heard: Vec<usize>,
 }
 
@@ -70,10 +54,6 @@ pub struct Account {
     pub side: OtherSide,
     /// Its causes.
     pub findings: Vec<Finding>,
-    /// What none of them explains.
-    pub unexplained: Vec<Symptom>,
-    /// How its checks went, without what they saw.
-    pub checks: Vec<Check>,
 }
 
 /// A line.
@@ -117,9 +97,4 @@ impl Message {
         line.push(b'\n');
         line
     }
-}
-
-/// Streams and addresses that a check saw are nobody's business.
-pub(super) fn without_data(check: &mut Check) {
-    check.data = Value::Null;
 }

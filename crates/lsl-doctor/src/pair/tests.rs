@@ -1,6 +1,5 @@
 use super::*;
 use crate::observe::{Class, OtherSide, Share};
-use crate::report::{Check, State};
 use crate::table::{Finding, Level};
 
 fn hello(nonce: &str) -> Hello {
@@ -172,10 +171,7 @@ fn what_is_said_wrongly_ends_the_pair() {
             &[&greeting, &line(Message::Bye("no\u{1b}".into()))],
             PairError::Ended("no\u{1b}".into()),
         ),
-        (
-            &[PREAMBLE, b"{\"hello\":{\"v\":2}}\n"],
-            PairError::Version(2),
-        ),
+        (&[PREAMBLE, b"{\"hello\":{\"v\":2}}\n"], PairError::Version),
     ] {
         hostile(input, &expected);
     }
@@ -207,25 +203,7 @@ fn who_is_slow_is_left() {
 fn an_account_fits_a_line() {
     let mut pair = Pair::new(Side::Dials, hello("a"), 0.0);
     pair.take_output();
-    let check = Check {
-        id: "wave".into(),
-        subject: String::new(),
-        state: State::Ok,
-        ms: 1,
-        data: "a stream".into(),
-    };
     pair.report(Account {
-        checks: vec![check.clone()],
-        findings: vec![finding("first")],
-        ..Account::default()
-    });
-    let said = String::from_utf8(pair.take_output()).unwrap();
-    assert!(
-        said.contains("wave") && !said.contains("a stream"),
-        "{said}"
-    );
-    pair.report(Account {
-        checks: vec![check; 2000],
         findings: std::iter::repeat_n(finding(&"long".repeat(1000)), 30).collect(),
         ..Account::default()
     });
@@ -292,4 +270,17 @@ fn a_probe_says_which_it_is() {
         });
     }
     assert_eq!(heard.runs.len(), 8);
+    // Nor the place of who is talked with.
+    heard.pin(Some("peer"));
+    for nonce in std::iter::once("peer".to_owned()).chain((0..100).map(|it| format!("f{it}"))) {
+        heard.note(&Probe {
+            nonce,
+            ..probe.clone()
+        });
+    }
+    assert_eq!(heard.runs.len(), 8);
+    assert_eq!(heard.counts("peer", 13)[12], 1);
+    let mut side = OtherSide::default();
+    heard.tell(&mut side);
+    assert_eq!(side.tag, tag("peer"));
 }

@@ -4,24 +4,29 @@ use std::net::TcpStream;
 
 use lsl_core::config::Loaded;
 use lsl_core::secure::Policy;
-use lsl_core::{Context, local_clock};
+use lsl_core::{Context, Selector, local_clock};
 use lsl_doctor::collect::pair::{self, Talked, told};
 use lsl_doctor::collect::{Post, Wishes, run};
 use lsl_doctor::observe::{Asked, Class, Observations, OtherSide};
-use lsl_doctor::pair::{Account, PairError, Side, joint};
+use lsl_doctor::pair::{Account, Pair, PairError, Side, joint};
 use lsl_doctor::report::{Check, Report};
 use lsl_doctor::table::diagnose;
 
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
+use crate::ui::notice::note;
 use crate::ui::text::printable;
 
-/// This end, with what was looked at before.
+/// This end, and how to look.
+#[derive(Clone, Copy)]
 pub(super) struct End<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) context: &'a Context,
     pub(super) stop: &'a Stop,
     pub(super) show: &'a (dyn Fn(&str) + Sync),
+    /// The stream that was named.
+    pub(super) selector: Option<&'a Selector>,
+    pub(super) is_local: bool,
     pub(super) patience: f64,
 }
 
@@ -32,7 +37,12 @@ pub(super) struct Seen {
     pub(super) talked: Option<Talked>,
 }
 
-impl End<'_> {
+impl<'a> End<'a> {
+    /// The same, looking for a stream.
+    pub(super) fn of(self, selector: Option<&'a Selector>) -> Self {
+        Self { selector, ..self }
+    }
+
     /// Looks at this machine alone, or at everything.
     pub(super) fn look(&self, asked: &Asked, post: Option<&Post>) -> Seen {
         let (observations, checks) = self.with(asked, post, run);
@@ -53,11 +63,11 @@ impl End<'_> {
         look(&Wishes {
             loaded: self.loaded,
             context: self.context,
-            selector: None,
+            selector: self.selector,
             asked,
             hosts: &addresses,
             post,
-            is_local: false,
+            is_local: self.is_local,
             patience: self.patience,
             stop: &|| self.stop.requested(),
             progress: self.show,
@@ -80,7 +90,8 @@ impl End<'_> {
         }
         Err(Failure::Usage(
             "the policy here is `required`, and two doctors talk in plain text: run `lsl doctor` on each \
-             machine, or tell the other its code (`lsl doctor HOST --code CODE`)"
+             machine; here, the code works that `lsl doctor serve` prints where another policy holds \
+             (`lsl doctor HOST --code CODE`)"
                 .into(),
         ))
     }
@@ -90,7 +101,8 @@ impl End<'_> {
         post.side(told(seen, self.policy()))
     }
 
-    /// Talks with the other end. What is seen here stands, whatever becomes of the talk.
+    /// Talks with the other end. What is seen here stands, whatever becomes of the talk; nothing is looked at for who
+    /// does not say what it will send.
     pub(super) fn talk(
         &self,
         mut stream: TcpStream,
@@ -98,37 +110,45 @@ impl End<'_> {
         post: &Post,
         base: &Observations,
         asked: &Asked,
-    ) -> (Seen, Result<(), PairError>) {
+    ) -> (Option<Seen>, Result<(), PairError>) {
         let peer = stream.peer_addr().ok();
-        let hello = peer.map(|it| pair::hello(post, base, it.ip(), self.policy()));
+        let hello = peer.map(|it| pair::hello(post, it.ip()));
         let mut kept = None;
-        let mut conclude = |_: &_| {
+        let mut conclude = || {
             let seen = self.look(asked, Some(post));
             let diagnosis = diagnose(&seen.observations);
             let account = Account {
                 side: self.told(&seen.observations, post),
                 findings: diagnosis.findings,
-                unexplained: diagnosis.unexplained,
-                checks: seen.checks.clone(),
             };
             kept = Some(seen);
             account
         };
         (self.show)("the other machine");
         let talked = match hello {
-            Some(hello) => pair::talk(&mut stream, side, hello, post, base, &mut conclude),
+            Some(hello) => {
+                let pair = Pair::new(side, hello, local_clock());
+                let stop = || self.stop.requested();
+                pair::talk(&mut stream, pair, post, base, &stop, &mut conclude)
+            }
             None => Err(PairError::Gone),
         };
-        let mut seen = kept.unwrap_or_else(|| self.look(asked, Some(post)));
-        let ended = match talked {
-            Ok(talked) => {
+        let ended = talked.map(|talked| {
+            if let Some(seen) = &mut kept {
                 seen.observations.other = Some(talked.theirs.side.clone());
                 seen.talked = Some(talked);
-                Ok(())
             }
-            Err(error) => Err(error),
-        };
-        (seen, ended)
+        });
+        (kept, ended)
+    }
+}
+
+/// Says why a talk ended early.
+pub(super) fn note_end(host: &str, ended: &Result<(), PairError>) {
+    match ended {
+        Ok(()) => {}
+        Err(PairError::Interrupted) => note("interrupted"),
+        Err(error) => note(format!("{} does not go on: {error}", printable(host))),
     }
 }
 
@@ -215,5 +235,74 @@ fn said(class: Class) -> &'static str {
         Class::Multicast => "UDP 16571",
         Class::Range => "a port of LSL's range",
         Class::Serve => "the doctor's port",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use lsl_core::config::{Config, Source};
+    use lsl_core::{ChannelFormat, Outlet, StreamInfo};
+    use lsl_doctor::observe::StreamAsked;
+
+    use super::*;
+
+    fn with(play: impl Fn(&End<'_>, &Context)) {
+        let config = Config::loopback();
+        let context = Context::new(config.clone());
+        let loaded = Loaded {
+            config,
+            source: Source::Defaults,
+            diagnostics: Vec::new(),
+        };
+        let end = End {
+            loaded: &loaded,
+            context: &context,
+            stop: &Stop::default(),
+            show: &|_| {},
+            selector: None,
+            is_local: false,
+            patience: 0.2,
+        };
+        play(&end, &context);
+    }
+
+    #[test]
+    fn a_bare_connection_starts_no_run() {
+        with(|end, _| {
+            let looks = |layer: &str| assert_eq!(layer, "the other machine");
+            let end = End {
+                show: &looks,
+                ..*end
+            };
+            let (config, base) = (Config::loopback(), Observations::default());
+            let post = Post::open(&config, &base, 0).unwrap();
+            let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            drop(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            let (stream, _) = listener.accept().unwrap();
+            let (seen, ended) = end.talk(stream, Side::Accepts, &post, &base, &Asked::default());
+            assert!(seen.is_none());
+            assert_eq!(ended, Err(PairError::Gone));
+        });
+    }
+
+    #[test]
+    fn a_stream_that_was_named_is_looked_for_in_a_pair_too() {
+        with(|end, context| {
+            let info = StreamInfo::new("Amp", "EEG", 1, 0.0, ChannelFormat::Float32, "amp");
+            let _outlet = Outlet::builder(info.unwrap()).context(context).open();
+            let asked = Asked {
+                stream: Some(StreamAsked {
+                    text: "Amp".into(),
+                    ..StreamAsked::default()
+                }),
+                ..Asked::default()
+            };
+            let post = Post::open(&Config::loopback(), &Observations::default(), 0).unwrap();
+            let selector = Selector::property("name", "Amp").unwrap();
+            let seen = end.of(Some(&selector)).look(&asked, Some(&post));
+            assert!(seen.observations.asked.stream.unwrap().found);
+        });
     }
 }

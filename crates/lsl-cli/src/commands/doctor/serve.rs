@@ -9,24 +9,25 @@ use std::time::Duration;
 use clap::Args;
 use lsl_core::{Context, local_clock};
 use lsl_doctor::code::encode;
-use lsl_doctor::collect::pair::find;
+use lsl_doctor::collect::pair::{dial, find};
 use lsl_doctor::collect::{PORT, Post};
 use lsl_doctor::observe::{Asked, HostAsked, Observations};
 use lsl_doctor::pair::Side;
 
-use super::pair::{End, report};
+use super::pair::{End, note_end, report};
 use super::{FOUND, addresses};
 use crate::failure::{Failure, Outcome};
 use crate::globals::Globals;
 use crate::interrupt::Stop;
 use crate::ui::notice::note;
 use crate::ui::progress;
+use crate::ui::text::printable;
 
 /// Help the doctor of another machine: say what arrives here, and look back
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// The other machine: dialled until it answers, where it cannot dial this one
+    /// The other machine: dialled every two seconds until it answers, where it cannot dial this one
     #[arg(value_name = "PEER")]
     peer: Option<String>,
 
@@ -46,8 +47,9 @@ Examples:
   lsl doctor serve --keep        for several runs; Ctrl-C ends it
 
 Where nothing connects, press Enter here: it prints a code of 16 characters to type on the other machine, which
-then knows what arrived here. It talks with one machine at a time, sends at most 500 datagrams and 64 connections in a
-run, and only to the machine that it talks with and to the groups of LSL. Nothing is changed.
+then knows what arrived here. It talks with one machine at a time. To learn how the two hear each other it sends at
+most 500 datagrams and 64 connections, to that machine and to the groups of LSL; then it looks, and sends, as `lsl
+doctor` with the address of that machine does. Nothing is changed.
 
 Exit status: 0 nothing is wrong; 1 a fault, or the port is taken; 2 wrong usage; 3 nobody came in ten minutes.";
 
@@ -63,15 +65,12 @@ impl Serve {
             context: &context,
             stop: &stop,
             show: &show,
+            selector: None,
+            is_local: false,
             patience: 1.0,
         };
         end.may_talk()?;
-        let peer = self.peer.as_deref().map(|it| (it, addresses(it, true)));
-        if let Some((typed, addresses)) = &peer
-            && addresses.is_empty()
-        {
-            return Err(Failure::NotFound(format!("{typed} has no address")));
-        }
+        let peer = self.peer()?;
         let base = end.machine(&Asked::default());
         let post = Post::open(&loaded.config, &base, self.port).map_err(|error| {
             Failure::Runtime(format!(
@@ -81,8 +80,11 @@ impl Serve {
         })?;
         note(self.greeting(&base));
         let keys = lines();
-        let peer = peer.map(|(_, addresses)| addresses).unwrap_or_default();
         let start = local_clock();
+        let mut dials = Dials {
+            at: start,
+            are_first: true,
+        };
         let mut status = None;
         while !stop.requested() && (self.keep || local_clock() < start + MOST_SECS) {
             if keys.try_recv().is_ok() {
@@ -100,7 +102,12 @@ impl Serve {
             let come = come
                 .filter(|(_, from, _)| peer.is_empty() || peer.contains(&from.ip().to_canonical()));
             let come = come.or_else(|| {
-                let found = find(&peer, self.port, base.asked.ports).filter(|_| !peer.is_empty());
+                let is_first = dials.due(local_clock()).filter(|_| !peer.is_empty())?;
+                let found = if is_first {
+                    find(&peer, self.port, base.asked.ports)
+                } else {
+                    dial(&peer, self.port..=self.port)
+                };
                 found.map(|(stream, to)| (stream, to, Side::Dials))
             });
             let Some((stream, from, side)) = come else {
@@ -111,16 +118,19 @@ impl Serve {
             let began = local_clock();
             let (seen, ended) = end.talk(stream, side, &post, &base, &asked);
             line.set_message("");
-            if ended.is_err() {
-                // Who looks whether the port is open says nothing.
+            // Who looks whether the port is open says nothing.
+            let Some(seen) = seen else {
                 continue;
-            }
+            };
+            note_end(&from.ip().to_canonical().to_string(), &ended);
             let report = report(seen, 0, began);
             println(&report.text(false))?;
             status = Some(report.faults());
             if !self.keep {
                 break;
             }
+            // With --keep there, too, they would never rest.
+            dials.at = local_clock() + AGAIN_SECS;
         }
         line.finish_and_clear();
         match status {
@@ -129,6 +139,27 @@ impl Serve {
             None if self.keep || stop.requested() => Ok(()),
             None => Err(Failure::NotFound("nobody came".into())),
         }
+    }
+
+    /// The addresses of the machine to dial, if one was named.
+    fn peer(&self) -> Outcome<Vec<IpAddr>> {
+        let Some(typed) = &self.peer else {
+            return Ok(Vec::new());
+        };
+        if typed.contains('/') {
+            return Err(Failure::Usage(format!(
+                "{} is a network: name the one machine that runs `lsl doctor`",
+                printable(typed)
+            )));
+        }
+        let all = addresses(typed, true);
+        if all.is_empty() {
+            return Err(Failure::NotFound(format!(
+                "{} has no address",
+                printable(typed)
+            )));
+        }
+        Ok(all)
     }
 
     fn greeting(&self, base: &Observations) -> String {
@@ -149,6 +180,22 @@ impl Serve {
              If that does not find this one, press Enter for a code to type there. Ctrl-C ends it.",
             self.port
         )
+    }
+}
+
+/// When the peer is dialled.
+struct Dials {
+    at: f64,
+    are_first: bool,
+}
+
+impl Dials {
+    /// Returns, if it is time, whether it is for the first time: LSL's range is tried once, as outlets are there.
+    fn due(&mut self, now: f64) -> Option<bool> {
+        (now >= self.at).then(|| {
+            self.at = now + DIAL_SECS;
+            std::mem::take(&mut self.are_first)
+        })
     }
 }
 
@@ -183,4 +230,27 @@ fn println(text: &str) -> Outcome {
 }
 
 const MOST_SECS: f64 = 600.0;
+const DIAL_SECS: f64 = 2.0;
+/// From a run to the next that this end begins.
+const AGAIN_SECS: f64 = 60.0;
 const NAP: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_dialled_seldom_and_its_outlets_once() {
+        let mut dials = Dials {
+            at: 0.0,
+            are_first: true,
+        };
+        let due: Vec<_> = [0.0, 0.1, 1.9, 2.0, 3.9, 4.5]
+            .map(|now| dials.due(now))
+            .into();
+        assert_eq!(
+            due,
+            [Some(true), None, None, Some(false), None, Some(false)]
+        );
+    }
+}
