@@ -31,6 +31,8 @@ pub(super) struct Fallback {
     /// What earlier searches asked, and what stands for this one there.
     asked: AskedHosts,
     key: u64,
+    /// So long a host counts as one that is heard.
+    heard_secs: f64,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,7 @@ impl Fallback {
             live: HashSet::new(),
             key: asked.key(query),
             asked,
+            heard_secs: HEARD_SECS,
         }
     }
 
@@ -90,8 +93,10 @@ impl Fallback {
         }
     }
 
-    /// Asks the ports again that answered, so that their streams do not count as gone.
-    pub(super) fn begin_wave(&mut self) {
+    /// Asks the ports again that answered, so that their streams do not count as gone. The next wave comes after
+    /// `period_secs`.
+    pub(super) fn begin_wave(&mut self, period_secs: f64) {
+        self.heard_secs = HEARD_SECS.max(HEARD_PERIODS * period_secs);
         let live: Vec<_> = self.live.iter().copied().collect();
         self.probes.add(&live);
     }
@@ -104,8 +109,8 @@ impl Fallback {
                 if host.due > now {
                     continue;
                 }
-                if now - host.heard_at < HEARD_SECS {
-                    host.due = host.heard_at + HEARD_SECS;
+                if now - host.heard_at < self.heard_secs {
+                    host.due = host.heard_at + self.heard_secs;
                     continue;
                 }
                 let pauses = PAUSES_SECS.get(host.rounds).or(PAUSES_SECS.last());
@@ -165,8 +170,10 @@ const FIRST_SECS: f64 = 0.12;
 /// From one round to the next, while a host says nothing.
 const PAUSES_SECS: [f64; 4] = [1.25, 5.0, 15.0, 60.0];
 
-/// So long a host counts as one that is heard: more than a wave, less than it takes until its streams count as gone.
+/// So long a host counts as one that is heard, at least: more than a wave, less than it takes until its streams count
+/// as gone.
 const HEARD_SECS: f64 = 2.5;
+const HEARD_PERIODS: f64 = 1.4;
 
 /// Connections under way of one search, and to one host.
 const MAX_PROBES: usize = 64;
@@ -302,11 +309,11 @@ mod tests {
         let _ = one.poll(0.2).unwrap();
         one.on_ended(live, ProbeEnd::Answered, 0.3);
         for end in [ProbeEnd::Answered, ProbeEnd::Silent] {
-            one.begin_wave();
+            one.begin_wave(1.0);
             assert_eq!(one.poll(0.4), Some(live));
             one.on_ended(live, end, 0.5);
         }
-        one.begin_wave();
+        one.begin_wave(1.0);
         assert_eq!(one.poll(0.6), None);
     }
 
@@ -322,12 +329,12 @@ mod tests {
         for &target in &asked[1..] {
             fallback.on_ended(target, ProbeEnd::Silent, 0.3);
         }
-        fallback.begin_wave();
+        fallback.begin_wave(1.0);
         assert_eq!(fallback.poll(0.5), Some(ports(100, 1..2)[0]));
         assert_eq!(fallback.poll(0.5), None);
         fallback.watch([], 0.6);
         fallback.on_ended(ports(100, 1..2)[0], ProbeEnd::Answered, 0.6);
-        fallback.begin_wave();
+        fallback.begin_wave(1.0);
         assert_eq!(fallback.poll(0.6), None);
         assert_eq!((fallback.hosts.len(), fallback.probes.len()), (0, 0));
     }

@@ -26,6 +26,15 @@ struct Waiting<T> {
     waiter: T,
 }
 
+/// What the shared search asks for.
+#[derive(Debug, Default)]
+pub struct LostQueries {
+    /// Nothing, if everybody is to be asked.
+    pub texts: Vec<Vec<u8>>,
+    /// Whether one stream is lost, as liblsl would look for it.
+    pub is_single: bool,
+}
+
 impl<T> Default for LostStreams<T> {
     fn default() -> Self {
         Self {
@@ -50,22 +59,25 @@ impl<T> LostStreams<T> {
 
     /// Returns what to ask for: the query of liblsl for one stream, a few of them joined, or nothing, if everybody is to
     /// be asked. Spec: doctor §2.4.
-    pub fn queries(&self) -> Vec<Vec<u8>> {
+    pub fn queries(&self) -> LostQueries {
         let first = |alike: &Vec<Waiting<T>>| Some(recovery_query(&alike.first()?.lost));
-        let mut queries: Vec<Vec<u8>> = Vec::new();
+        let mut texts: Vec<Vec<u8>> = Vec::new();
         for query in self.waiting.values().filter_map(first) {
-            match queries.last_mut() {
+            match texts.last_mut() {
                 Some(last) if last.len() + OR.len() + query.len() <= MAX_QUERY_BYTES => {
                     last.extend_from_slice(OR);
                     last.extend_from_slice(&query);
                 }
-                _ => queries.push(query),
+                _ => texts.push(query),
             }
-            if queries.len() > MAX_QUERIES {
-                return Vec::new();
+            if texts.len() > MAX_QUERIES {
+                return LostQueries::default();
             }
         }
-        queries
+        LostQueries {
+            texts,
+            is_single: self.waiting.len() == 1,
+        }
     }
 
     /// Forgets those who do not wait any more.

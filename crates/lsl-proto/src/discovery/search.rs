@@ -387,8 +387,9 @@ impl Search {
             }
             self.next_multicast = after(self.next_multicast, self.period_secs(), now);
             self.wave += u64::from(self.is_repeated);
+            let period = self.period_secs();
             if let (Some(fallback), Goal::Continuous { .. }) = (&mut self.fallback, self.goal) {
-                fallback.begin_wave();
+                fallback.begin_wave(period);
             }
             return SearchAction::SendMulticast;
         }

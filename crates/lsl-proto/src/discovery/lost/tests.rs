@@ -119,7 +119,11 @@ fn few_streams_are_asked_for_by_name_and_many_are_not() {
         lost.wait_for(&gone, 0.5, 0.0, number);
         // Another reader of it.
         lost.wait_for(&gone, 0.5, 0.0, 100 + number);
-        let queries = lost.queries();
+        let LostQueries {
+            texts: queries,
+            is_single,
+        } = lost.queries();
+        assert_eq!(is_single, number == 0);
         if number == 0 {
             assert_eq!(queries, [recovery_query(&gone)]);
         }
