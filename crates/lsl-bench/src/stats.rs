@@ -148,6 +148,8 @@ fn floor(place: f64) -> usize {
 #[derive(Debug)]
 pub(crate) struct SplitMix(u64);
 
+/// For a wire, which only Linux has.
+#[cfg(target_os = "linux")]
 impl SplitMix {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
@@ -157,7 +159,9 @@ impl SplitMix {
     pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
+}
 
+impl SplitMix {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -287,7 +287,7 @@ impl Notices {
     }
 
     async fn told(&mut self) {
-        pending().await
+        pending::<()>().await;
     }
 }
 
