@@ -131,7 +131,7 @@ impl KnownHosts {
         addresses
     }
 
-    /// Returns the data ports of hosts that were seen, newest first.
+    /// Returns the data ports of hosts that were seen, of each host newest first.
     pub(crate) fn seen_ports(&self) -> Vec<SocketAddr> {
         let known = self.known.lock();
         let ports = known.seen.iter(local_clock()).flat_map(|(host, ports)| {

@@ -2,10 +2,12 @@
 //! receives every reply, as liblsl 1.18 does. Spec: lsl-protocol §3.1, §3.3, §3.4, §3.6.
 
 use std::collections::HashSet;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -28,7 +30,6 @@ use crate::drive_discovery::tcp_probe;
 use crate::net::changes::Subscription;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::runtime::{self, AbortOnDrop};
-use crate::net::select2::{Either, select2};
 use crate::net::sockets::{self, Family};
 use crate::{Error, Result, StreamInfo};
 
@@ -291,39 +292,55 @@ impl Driver {
 
     /// Waits for the end of the pause or of a probe, for somebody new to ask, or until the network changes.
     async fn wait(&mut self, pause: Duration) {
-        let pause = tokio::time::sleep(pause);
-        let known = self.inbox.context.known_hosts().changed(self.known);
-        let probed = next_probe(&mut self.probes);
-        let revision = self.revision;
+        let hosts = self.inbox.context.known_hosts();
+        let (known, revision) = (self.known, self.revision);
+        let (probes, changes) = (&mut self.probes, &mut self.changes);
         let monitor = &self.inbox.monitor;
-        let revised = async {
+        let due = pin!(async {
+            tokio::time::sleep(pause).await;
+            Happened::Due
+        });
+        let probed = pin!(async {
+            let (target, end) = next_probe(probes).await;
+            Happened::ProbeEnded(target, end)
+        });
+        let hosts_changed = pin!(async {
+            hosts.changed(known).await;
+            Happened::HostsChanged
+        });
+        let revised = pin!(async {
             if revision.is_none() {
                 pending::<()>().await;
             }
             let look = |search: &mut Search| (search.revision() != revision).then_some(());
             monitor.wait(f64::INFINITY, look).await;
-        };
-        let asked = select2(known, revised);
-        let changes = select2(asked, self.changes.changed());
-        let happened = select2(pause, select2(probed, changes)).await;
+            Happened::StreamsLost
+        });
+        let network_changed = pin!(async {
+            changes.changed().await;
+            Happened::NetworkChanged
+        });
+        let mut waits: [Pin<&mut (dyn Future<Output = Happened> + Send)>; 5] =
+            [due, probed, hosts_changed, revised, network_changed];
+        let happened = poll_fn(|cx| {
+            let mut polled = waits.iter_mut().map(|wait| wait.as_mut().poll(cx));
+            polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        });
+        let happened = happened.await;
         let now = local_clock();
-        let mut search = self.inbox.monitor.lock();
+        let mut search = monitor.lock();
         match happened {
-            // The latter: streams were lost.
-            Either::First(())
-            | Either::Second(Either::Second(Either::First(Either::Second(())))) => {}
-            Either::Second(Either::First((target, end))) => {
-                search.handle_probe_ended(target, end, now);
-            }
-            Either::Second(Either::Second(Either::First(Either::First(())))) => {
+            Happened::Due | Happened::StreamsLost => {}
+            Happened::ProbeEnded(target, end) => search.handle_probe_ended(target, end, now),
+            Happened::HostsChanged => {
                 // Now, as the round that asks them may have to wait.
-                self.known = self.inbox.context.known_hosts().revision();
+                self.known = hosts.revision();
                 search.ask_soon(now);
             }
-            Either::Second(Either::Second(Either::Second(_))) => {
+            Happened::NetworkChanged => {
                 search.handle_network_change(now);
                 drop(search);
-                self.inbox.context.known_hosts().network_changed();
+                hosts.network_changed();
             }
         }
     }
@@ -411,6 +428,16 @@ impl Driver {
     fn is_usable(&self, target: &SocketAddr) -> bool {
         self.network.uses(Family::of(target.ip())) && self.inbox.hears(*target)
     }
+}
+
+/// Why a driver that waited goes on.
+enum Happened {
+    Due,
+    ProbeEnded(SocketAddr, ProbeEnd),
+    /// There is somebody new to ask.
+    HostsChanged,
+    StreamsLost,
+    NetworkChanged,
 }
 
 /// Waits for the end of a probe; for ever, if none is under way.

@@ -20,7 +20,7 @@ pub(super) async fn ask(inbox: Inbox, target: SocketAddr) -> (SocketAddr, ProbeE
     let is_wished = inbox.context.config().lab().resolve_over_tcp;
     let limit = if is_wished { WISHED_LIMIT } else { LIMIT };
     // Searches have bounds of their own; this one is for all that look for hosts that say nothing.
-    let turns = PROBES.get_or_init(|| Semaphore::new(MAX_PROBES));
+    let turns = PROBES.get_or_init(|| Semaphore::new(MAX_OF_PROCESS));
     let _turn = if is_wished {
         None
     } else {
@@ -95,4 +95,4 @@ const LIMIT: Duration = Duration::from_secs(1);
 static PROBES: PerProcess<Semaphore> = PerProcess::new();
 
 /// Connections of this process to hosts that say nothing, under way at the same time.
-const MAX_PROBES: usize = 64;
+const MAX_OF_PROCESS: usize = 64;

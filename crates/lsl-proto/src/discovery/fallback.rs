@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 
 use super::asked::{AskedHosts, Rounds};
-use super::tcp_probes::TcpProbes;
+use super::tcp_probes::{Slots, TcpProbes};
 
 /// What became of a question over TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Fallback {
     pub(super) fn new(asked: AskedHosts, query: &impl Hash) -> Self {
         Self {
             hosts: HashMap::new(),
-            probes: TcpProbes::with_limits(MAX_PROBES, Some(MAX_OF_HOST)),
+            probes: TcpProbes::new(MAX_OF_SEARCH, Slots::Fixed(MAX_OF_HOST)),
             live: HashSet::new(),
             key: asked.key(query),
             asked,
@@ -176,7 +176,7 @@ const HEARD_SECS: f64 = 2.5;
 const HEARD_PERIODS: f64 = 1.4;
 
 /// Connections under way of one search, and to one host.
-const MAX_PROBES: usize = 64;
+const MAX_OF_SEARCH: usize = 64;
 const MAX_OF_HOST: usize = 8;
 
 /// Ports of a host that are asked in one round.
@@ -296,7 +296,7 @@ mod tests {
         let mut fallback = alone();
         fallback.watch((1..=20).flat_map(|host| ports(host, 1..33)), 0.0);
         let asked: Vec<_> = std::iter::from_fn(|| fallback.poll(0.2)).collect();
-        assert_eq!(asked.len(), MAX_PROBES);
+        assert_eq!(asked.len(), MAX_OF_SEARCH);
         for host in 1..=20 {
             let of_host = asked
                 .iter()

@@ -13,14 +13,23 @@ pub(super) struct TcpProbes {
     /// Hosts that have both a waiting port and a free slot.
     ready: VecDeque<IpAddr>,
     running: usize,
-    /// Ports that are asked at the same time, and of a host if that does not depend on how many hosts there are.
+    /// Ports that are asked at the same time.
     most: usize,
-    most_of_host: Option<usize>,
+    slots: Slots,
+}
+
+/// Ports of one host that are asked at the same time.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Slots {
+    /// So many.
+    Fixed(usize),
+    /// An equal share of all, at least `LEAST_PROBES`.
+    Share,
 }
 
 impl Default for TcpProbes {
     fn default() -> Self {
-        Self::with_limits(MAX_PROBES, None)
+        Self::new(MAX_PROBES, Slots::Share)
     }
 }
 
@@ -41,21 +50,23 @@ impl ProbedHost {
 }
 
 impl TcpProbes {
-    pub(super) fn with_limits(most: usize, most_of_host: Option<usize>) -> Self {
+    pub(super) fn new(most: usize, slots: Slots) -> Self {
         Self {
             hosts: HashMap::new(),
             ready: VecDeque::new(),
             running: 0,
             most,
-            most_of_host,
+            slots,
         }
     }
 
     /// Wants every one of these ports asked, unless it still is.
     pub(super) fn add(&mut self, targets: &[SocketAddr]) {
         let hosts: HashSet<IpAddr> = targets.iter().map(SocketAddr::ip).collect();
-        let share = || (self.most / hosts.len().max(1)).max(LEAST_PROBES);
-        let slots = self.most_of_host.unwrap_or_else(share);
+        let slots = match self.slots {
+            Slots::Fixed(slots) => slots,
+            Slots::Share => (self.most / hosts.len().max(1)).max(LEAST_PROBES),
+        };
         for &target in targets {
             let host = self.hosts.entry(target.ip()).or_insert_with(|| ProbedHost {
                 waiting: VecDeque::new(),

@@ -1,5 +1,3 @@
-use std::task::Poll;
-
 use lsl_proto::config::Config;
 use lsl_proto::discovery::search::{Goal, WaveTimes};
 
@@ -38,7 +36,7 @@ fn somebody_new_to_ask_is_news_once() {
         let hour = Duration::from_hours(1);
         driver.wait(hour).await;
         let mut again = std::pin::pin!(driver.wait(hour));
-        let polled = std::future::poll_fn(|cx| Poll::Ready(again.as_mut().poll(cx))).await;
+        let polled = poll_fn(|cx| Poll::Ready(again.as_mut().poll(cx))).await;
         done.send(polled.is_pending()).unwrap();
     })
     .unwrap();
