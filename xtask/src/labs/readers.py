@@ -13,11 +13,19 @@ assert os.environ["LSL_STAGE_EXPECT"] in pylsl.library_info(), pylsl.library_inf
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 count, prefixes = int(sys.argv[1]), sys.argv[2:]
+
+
+def find(prefix):
+    """Streams by their names; pylsl gives 1,024 at once."""
+    infos = pylsl.resolve_bypred(f"starts-with(name,'{prefix}')", 0, 2.0)
+    if len(infos) == 1024:
+        infos += [info for digit in "0123456789" for info in find(prefix + digit)]
+    return infos
+
+
 found = {}
 while len(found) < count:
-    for info in pylsl.resolve_streams(2.0):
-        if info.name().startswith(tuple(prefixes)):
-            found[info.name()] = info
+    found |= {info.name(): info for prefix in prefixes for info in find(prefix)}
 inlets = [pylsl.StreamInlet(info, max_buflen=10) for info in found.values()]
 last = [float("-inf")] * count
 told = 0.0
