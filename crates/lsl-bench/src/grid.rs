@@ -45,7 +45,7 @@ pub(super) struct Grid {
 /// A part of the grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Latency of the slowest reader: 8 to 128 B a millisecond, 1 to 16 readers
+    /// Latency of the slowest reader: 8 to 128 B a millisecond, 1 to 32 readers
     Events,
     /// Latency at 32 kHz x 768 B, in batches of 32 to 1024
     Stream,
@@ -56,10 +56,12 @@ enum Part {
 const HELP: &str = "\
 Examples:
   lsl bench grid --quick --output look
-  lsl bench grid --what events                19 minutes
+  lsl bench grid --what events                23 minutes
   lsl bench grid --what stream,max            7 minutes, into the same result
   lsl bench grid --what max --rounds 5        and four more rounds of this part
-  lsl bench report lsl-bench/grid/results.json --output docs
+  lsl bench grid --via direct --secure off,on --output lsl-bench/grid-secure
+                                              encrypted and plain in turns: 15 minutes
+  lsl bench report lsl-bench/grid lsl-bench/grid-secure --output docs
 
 By default each way is measured once in each cell, all four in turns, and the result is in lsl-bench/grid. An interrupted
 run goes on where it was; rounds in which something failed or was lost are measured again. The page with River's figures
@@ -95,7 +97,7 @@ impl Grid {
                 let (readers, bytes): (&[u32], &[u32]) = if quick {
                     (&[1, 16], &[64])
                 } else {
-                    (&[1, 2, 4, 8, 16], &[8, 16, 32, 64, 128])
+                    (&[1, 2, 4, 8, 16, 32], &[8, 16, 32, 64, 128])
                 };
                 let points = fanout::points(readers, bytes, 1000.0, [samples, 100]);
                 (points, |_, _, values| keep(values, "latency_p"))
@@ -219,7 +221,7 @@ mod tests {
             all.map(|part| grid.part(part).points)
         };
         let [events, stream, max] = points(&["grid"]);
-        assert_eq!([events.len(), stream.len(), max.len()], [25, 6, 8]);
+        assert_eq!([events.len(), stream.len(), max.len()], [30, 6, 8]);
         for point in &events {
             let job = &point.job;
             assert_eq!(

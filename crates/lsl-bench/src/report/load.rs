@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use lsl_cli::failure::{Failure, Outcome};
 use serde_json::Value;
 
+use super::GRID;
 use crate::result::{Cell, Machine, Results, Round, SCHEMA, Subject};
 
 /// Runs that one report puts together.
@@ -165,20 +166,27 @@ pub(super) fn merge(runs: Vec<Results>) -> (Vec<Group>, usize) {
 }
 
 fn belong_together(one: &Results, other: &Results) -> bool {
+    // Whose page has a column for each way, whenever it was measured.
+    let is_grid = one.benchmark == GRID;
     let key = |results: &Results| {
         let machine = results.machine.clone();
         let mut subjects = results.subjects.clone();
         subjects.sort();
+        if is_grid {
+            subjects.clear();
+        }
         let texts = [
             results.benchmark.clone(),
             machine.host,
             machine.cpu,
             machine.version,
         ];
-        (texts, machine.cores, subjects, results.cells.len())
+        let cells = if is_grid { 0 } else { results.cells.len() };
+        (texts, machine.cores, subjects, cells)
     };
     let mut cells = one.cells.iter();
-    key(one) == key(other) && cells.all(|cell| twin(cell, &other.cells).is_some())
+    let is_same = key(one) == key(other);
+    is_same && (is_grid || cells.all(|cell| twin(cell, &other.cells).is_some()))
 }
 
 fn twin<'a>(cell: &Cell, cells: &'a [Cell]) -> Option<&'a Cell> {
@@ -187,8 +195,21 @@ fn twin<'a>(cell: &Cell, cells: &'a [Cell]) -> Option<&'a Cell> {
         .find(|other| other.parameters == cell.parameters)
 }
 
-/// Adds the rounds of `more`, whose subjects may stand in another order.
+/// Adds the rounds of `more`, whose subjects may stand in another order; also subjects and cells that only it has.
 fn add(results: &mut Results, more: &Results) {
+    for subject in &more.subjects {
+        if !results.subjects.iter().any(|it| it.name == subject.name) {
+            results.subjects.push(subject.clone());
+        }
+    }
+    for cell in &more.cells {
+        if twin(cell, &results.cells).is_none() {
+            results.cells.push(Cell {
+                parameters: cell.parameters.clone(),
+                rounds: Vec::new(),
+            });
+        }
+    }
     let place = |subject: &Subject| {
         let mut subjects = more.subjects.iter();
         subjects.position(|other| other.name == subject.name)

@@ -24,14 +24,14 @@ pub(super) enum Part {
     Read,
 }
 
-/// A cell of River's page, and its figure there.
+/// A cell of the grid, and its figure on River's page.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     part: Part,
     readers: u32,
     bytes: u32,
     batch: u32,
-    river: f64,
+    river: Option<f64>,
 }
 
 /// What a page shows of the results, and how often they are not slower than River.
@@ -92,7 +92,7 @@ impl Place {
             readers,
             bytes,
             batch: 1,
-            river: *EVENTS.get(row)?.get(column)?,
+            river: EVENTS.get(row).and_then(|row| row.get(column)).copied(),
         })
     }
 
@@ -113,7 +113,7 @@ impl Place {
             readers: 1,
             bytes,
             batch,
-            river,
+            river: Some(river),
         })
     }
 
@@ -161,7 +161,12 @@ pub(super) fn section(results: &Results) -> Outcome<Section> {
             .iter()
             .filter_map(move |bytes| Place::event(readers, *bytes))
     };
-    let events: Vec<Place> = READERS.iter().flat_map(events).collect();
+    let mut events: Vec<Place> = READERS.iter().flat_map(events).collect();
+    let is_measured = |place: &Place| {
+        let mut subjects = 0..results.subjects.len();
+        subjects.any(|subject| place.measured(results, subject).is_some())
+    };
+    events.retain(|place| place.river.is_some() || is_measured(place));
     let batches = |part, batches: &[u32]| -> Vec<Place> {
         let places = batches
             .iter()
@@ -279,7 +284,7 @@ impl Comparison<'_> {
             for subject in 0..self.results.subjects.len() {
                 row.push(self.cell(place, subject));
             }
-            row.push(number(place.river));
+            row.push(format::or_dash(place.river, number));
             let _ = writeln!(self.text, "| {} |", row.join(" | "));
         }
     }
@@ -290,16 +295,19 @@ impl Comparison<'_> {
             self.absent += 1;
             return "–".into();
         };
+        let behind = if keeps_up { "" } else { ", falls behind" };
         let shown = number(value);
-        if keeps_up && place.part.is_as_good(value, place.river) {
+        let Some(river) = place.river else {
+            return shown + behind;
+        };
+        if keeps_up && place.part.is_as_good(value, river) {
             self.equal += 1;
             return format!("**{shown}**");
         }
-        let behind = if keeps_up { "" } else { ", falls behind" };
         self.slower.push(format!(
             "{name}, {}: {shown}{behind}; River {}",
             place.title(),
-            number(place.river)
+            number(river)
         ));
         format!("*{shown}{behind}*")
     }
@@ -324,7 +332,7 @@ impl Comparison<'_> {
                 continue;
             };
             let mut measured = Vec::new();
-            for (at, goal) in places {
+            for (at, goal) in *places {
                 let value = match part {
                     Part::Events => {
                         let sizes = SIZES.iter().filter_map(|bytes| Place::event(*at, *bytes));
@@ -384,7 +392,7 @@ fn picture(results: &Results, title: &str, along: &str, places: &[Place]) -> Out
             points,
         }
     };
-    let mut curves = vec![curve("River", Style::new(0, true), &|it| Some(it.river))];
+    let mut curves = vec![curve("River", Style::new(0, true), &|it| it.river)];
     for (index, subject) in results.subjects.iter().enumerate() {
         let style = Style::new(index + 1, subject.secure);
         let value = |place: &Place| Some(place.measured(results, index)?.0);
@@ -430,6 +438,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::report::load;
     use crate::report::tests::made_up;
     use crate::result::{Cell, Measurement, Round};
 
@@ -452,6 +461,7 @@ mod tests {
 
     fn results() -> Results {
         let mut results = made_up();
+        results.benchmark = crate::report::GRID.into();
         results.subjects.truncate(2);
         for (subject, name) in results.subjects.iter_mut().zip(["direct", "river"]) {
             subject.name = name.into();
@@ -489,7 +499,7 @@ mod tests {
             "* river, written, batch 128: 52.4; River 52.5",
             "| 16 | 8 | **0.541** | *0.542* | 0.541 |",
             "| 128 | **400** | *52.4* | 52.5 |",
-            "| max written, MiB/s, batch 1; 16; 128 | direct | –; –; **400** | 40; 200; 300 |",
+            "| max written, MiB/s, batch 1; 16; 64; 128 | direct | –; –; –; **400** | 40; 200; 300; 300 |",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} in {text}");
         }
@@ -499,13 +509,42 @@ mod tests {
         }));
     }
 
-    /// After another run: `lsl bench report docs/results/grid.json --output docs`.
+    /// Runs of other ways stand beside the others, and 32 readers only where they were measured.
+    #[test]
+    fn an_encrypted_run_joins_the_others() {
+        let mut encrypted = results();
+        encrypted.subjects[1].name = "direct secure".into();
+        encrypted.subjects[1].secure = true;
+        let event = json!({"part": "events", "readers": 32, "bytes": 8, "rate": 1000});
+        let latency = [("latency_p95_us", 600.0)];
+        encrypted.cells.remove(0);
+        encrypted.cells.push(cell(&event, [&latency, &latency]));
+        let (groups, _) = load::merge(vec![results(), encrypted]);
+        assert_eq!(groups.len(), 1);
+        let Section { text, .. } = section(&groups[0].results).unwrap();
+        for line in [
+            "| readers | bytes | direct | river | direct secure | River |",
+            "| 16 | 8 | **0.541** | *0.542* | – | 0.541 |",
+            "| 32 | 8 | 0.600 | – | 0.600 | – |",
+            "| 128 | **400** | *52.4* | *52.4* | 52.5 |",
+            "| max written, MiB/s, batch 64; 128 | direct secure | –; *52.4* | 250; 250 |",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} in {text}");
+        }
+    }
+
+    /// After another run: `lsl bench report docs/results/grid.json docs/results/grid-secure.json --output docs`.
     #[test]
     fn the_page_of_the_book_is_that_of_the_stored_result() {
         let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
         let read = |name: &str| std::fs::read_to_string(format!("{docs}/{name}")).unwrap();
-        let results = crate::report::load::parse(read("results/grid.json").as_bytes()).unwrap();
-        let Section { text, pictures } = section(&results).unwrap();
+        let run = |text: String| load::parse(text.as_bytes()).unwrap();
+        let encrypted = std::fs::read_to_string(format!("{docs}/results/grid-secure.json")).ok();
+        let mut runs = vec![run(read("results/grid.json"))];
+        runs.extend(encrypted.map(run));
+        let (groups, _) = load::merge(runs);
+        assert_eq!(groups.len(), 1);
+        let Section { text, pictures } = section(&groups[0].results).unwrap();
         let page = read("river.md");
         assert!(
             put(&text, Some(&page)) == page,
