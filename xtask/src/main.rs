@@ -81,7 +81,8 @@ Usage: cargo xtask TASK
                          Redis server, killed 3 times, tables read by pyarrow (--all: killed 20 times)
   evidence [--check]     write the pages of docs/evidence from docs/results (or see whether they are up to
                          date, which `test` does, too)
-  evidence run [PAGE[/PART]…] [--anyway]  measure what they lack, on a quiet machine (or on any: they say so)
+  evidence run [PAGE[/PART]…] [--anyway] [--machine NAME]  measure what they lack, on a quiet machine (or on
+                         any: they say so), or beside it as that of another machine
   evidence wire *        the cable and Wi-Fi that they are measured over: multicast, clocks and TCP pass
   abi *                  the C library's exports, names and headers against crates/lsl-ffi/abi
   headers [--check]      make the C headers from that table (or see whether they are up to date)

@@ -1,6 +1,8 @@
 //! `lsl bench aead`: the ciphers alone, without sockets, handshakes or records. Says at the end whether
 //! the one that two machines like this agree on is the right one.
 
+mod openssl;
+
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io;
@@ -68,6 +70,9 @@ enum Whose {
     /// Pure Rust
     #[value(name = "rustcrypto")]
     RustCrypto,
+    /// `openssl speed` of this machine, sealing alone; turns are whole seconds
+    #[value(name = "openssl")]
+    OpenSsl,
 }
 
 /// Way in which a build computes AES.
@@ -91,6 +96,7 @@ Raspberry Pi 4, can be measured with RustCrypto in a build of its own, which lab
 Examples:
   lsl bench aead                        the published sizes and ours, about two minutes
   lsl bench aead --seconds 0.5 --impl ring --sizes 265
+  lsl bench aead --seconds 6 --repeat 3 --impl ring,openssl
   lsl bench aead --aad 0,13 --output results";
 
 impl Aead {
@@ -126,7 +132,8 @@ impl Aead {
         judge(&contenders, &cells);
         let negotiated = Suites::of_this_cpu().list().first();
         let is_it = |contender: &Contender| {
-            contender.implementation == Implementation::Ring && Some(&contender.suite) == negotiated
+            contender.implementation == Some(Implementation::Ring)
+                && Some(&contender.suite) == negotiated
         };
         let measured = Measured {
             benchmark: "aead",
@@ -141,19 +148,22 @@ impl Aead {
     fn contenders(&self, cpu: bool) -> Vec<Contender> {
         let mut contenders = Vec::new();
         for whose in &self.implementations {
-            let implementation = match whose {
-                Whose::Ring => Implementation::Ring,
-                Whose::RustCrypto => Implementation::RustCrypto,
+            let of = |implementation| {
+                let suites = Suites::Both.list().iter();
+                let all = suites.map(|suite| Contender::new(implementation, *suite, cpu));
+                all.collect::<Vec<_>>()
             };
-            for &suite in Suites::Both.list() {
-                let contender = Contender::new(implementation, suite, cpu);
-                let wanted = contender
-                    .aes
-                    .is_none_or(|instructions| self.aes.contains(&instructions));
-                if wanted {
-                    contenders.push(contender);
+            let all = match whose {
+                Whose::Ring => of(Implementation::Ring),
+                Whose::RustCrypto => of(Implementation::RustCrypto),
+                Whose::OpenSsl if openssl::version().is_none() => {
+                    note("lsl: there is no openssl on this machine");
+                    continue;
                 }
-            }
+                Whose::OpenSsl => Contender::of_openssl(cpu),
+            };
+            let is_wanted = |it: &Contender| it.aes.is_none_or(|how| self.aes.contains(&how));
+            contenders.extend(all.into_iter().filter(is_wanted));
         }
         let has = |how| {
             contenders
@@ -193,12 +203,21 @@ impl Aead {
                 let Contender {
                     implementation,
                     suite,
-                    ..
+                    aes,
                 } = contenders[index];
-                let values = measure(implementation, suite, size as usize, aad as usize, secs);
-                measurements[index].values = values.map_err(|Broken| {
-                    Failure::Runtime(format!("{} does not work", contenders[index].name()))
-                })?;
+                let values = if let Some(implementation) = implementation {
+                    let values = measure(implementation, suite, size as usize, aad as usize, secs);
+                    values.map_err(|Broken| {
+                        Failure::Runtime(format!("{} does not work", contenders[index].name()))
+                    })
+                } else {
+                    openssl::measure(suite, size, secs, aes != Some(Instructions::Soft))
+                };
+                // Ctrl-C ends openssl too.
+                if stop.requested() {
+                    return Ok(None);
+                }
+                measurements[index].values = values?;
             }
             rounds.push(Round { measurements });
         }
@@ -214,7 +233,8 @@ impl Aead {
 /// A cipher of a library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Contender {
-    implementation: Implementation,
+    /// Of a library; none is `openssl speed`.
+    implementation: Option<Implementation>,
     suite: Suite,
     /// Set for AES alone; ChaCha20 has no instructions of its own.
     aes: Option<Instructions>,
@@ -230,10 +250,31 @@ impl Contender {
             }
         });
         Self {
-            implementation,
+            implementation: Some(implementation),
             suite,
             aes,
         }
+    }
+
+    /// Both ciphers, that of AES with the processor's instructions, if it has them, and without.
+    fn of_openssl(cpu: bool) -> Vec<Self> {
+        let (hw, soft) = (Some(Instructions::Hw), Some(Instructions::Soft));
+        let all = [
+            (Suite::Aes256Gcm, hw),
+            (Suite::Aes256Gcm, soft),
+            (Suite::ChaCha20Poly1305, None),
+        ];
+        // Other processors have no switch for what they can do.
+        let is_there = |(_, aes): &(Suite, Option<Instructions>)| {
+            (*aes != hw || cpu) && (*aes != soft || !cpu || cfg!(target_arch = "x86_64"))
+        };
+        let all = all.into_iter().filter(is_there);
+        all.map(|(suite, aes)| Self {
+            implementation: None,
+            suite,
+            aes,
+        })
+        .collect()
     }
 
     fn name(self) -> String {
@@ -241,11 +282,15 @@ impl Contender {
             Some(Instructions::Soft) => " soft",
             _ => "",
         };
-        format!("{} {}{soft}", self.implementation.name(), self.suite.name())
+        let whose = self.implementation.map_or("OpenSSL", Implementation::name);
+        format!("{whose} {}{soft}", self.suite.name())
     }
 
     fn subject(self) -> Subject {
         let how = match self.aes {
+            Some(Instructions::Soft) if self.implementation.is_none() => {
+                "AES without instructions, by OPENSSL_ia32cap or as the processor has none"
+            }
             Some(Instructions::Hw) => "AES by the processor's instructions",
             Some(Instructions::Soft) if IS_SOFT_BUILD => {
                 "AES without instructions, by --cfg aes_backend"
@@ -255,9 +300,13 @@ impl Contender {
             }
             None => "no AES in it",
         };
+        let version = match self.implementation {
+            None => openssl::version().map(|version| format!("; {version}")),
+            Some(_) => None,
+        };
         Subject {
             name: self.name(),
-            detail: how.into(),
+            detail: how.to_owned() + &version.unwrap_or_default(),
             secure: true,
         }
     }
@@ -400,7 +449,7 @@ impl Verdict {
         let negotiated = *Suites::of_this_cpu().list().first()?;
         let place = |wanted: &dyn Fn(Suite) -> bool| {
             let is_it = |contender: &Contender| {
-                contender.implementation == Implementation::Ring && wanted(contender.suite)
+                contender.implementation == Some(Implementation::Ring) && wanted(contender.suite)
             };
             contenders.iter().position(is_it)
         };
@@ -466,6 +515,12 @@ mod tests {
             |implementation, cpu| Contender::new(implementation, Suite::Aes256Gcm, cpu).name();
         assert_eq!(name(Implementation::Ring, true), "ring AES-256-GCM");
         assert_eq!(name(Implementation::Ring, false), "ring AES-256-GCM soft");
+        let openssl = |cpu| Contender::of_openssl(cpu).into_iter().map(Contender::name);
+        assert!(openssl(true).any(|name| name == "OpenSSL AES-256-GCM"));
+        assert_eq!(
+            openssl(false).collect::<Vec<_>>(),
+            ["OpenSSL AES-256-GCM soft", "OpenSSL ChaCha20-Poly1305"]
+        );
         let chacha = contender(Implementation::RustCrypto, Suite::ChaCha20Poly1305);
         assert_eq!(chacha.name(), "rustcrypto ChaCha20-Poly1305");
         let soft = if IS_SOFT_BUILD { " soft" } else { "" };

@@ -2,6 +2,7 @@
 //! of each handshake run in one thread, their messages handed over in memory.
 
 mod audit_log;
+mod instructions;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use lsl_benches::handshake::{Peers, disagreement};
 use lsl_cli::failure::{Failure, Outcome};
@@ -64,6 +66,10 @@ pub(super) struct Handshake {
     /// Rounds; in each, every way of auditing has its turn, in rotating order
     #[arg(long, value_name = "ROUNDS", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
+
+    /// Count instructions of one thread instead, under valgrind
+    #[arg(long)]
+    instructions: bool,
 
     /// Where the security logs are written, each removed after its turn
     #[arg(long, value_name = "DIR")]
@@ -123,7 +129,8 @@ one processor (nr_cpus=1): the rest of the system still runs on the others.
 Examples:
   lsl bench handshake                                 all of it: some minutes
   lsl bench handshake --count 2000 --repeat 5 --audit off,on --suite chacha --threads 1
-  lsl bench handshake --output results";
+  lsl bench handshake --output results
+  lsl bench handshake --instructions --threads 1 --repeat 2";
 
 impl Handshake {
     pub(super) fn run(&self) -> Outcome {
@@ -139,8 +146,10 @@ impl Handshake {
                 cells.extend(self.cell(suite, threads, &logs, &stop)?);
             }
         }
-        show(&self.audit, &cells)?;
-        judge(&self.audit, &cells);
+        if !self.instructions {
+            show(&self.audit, &cells)?;
+            judge(&self.audit, &cells);
+        }
         let is_base = |audited: &Audited| *audited == Audited::None;
         let measured = Measured {
             benchmark: "handshake",
@@ -194,7 +203,22 @@ impl Handshake {
             ));
             let mut measurements = vec![Measurement::default(); self.audit.len()];
             for index in order(round, self.audit.len()) {
-                let Some(values) = self.turn(suite, threads, self.audit[index], logs, stop)? else {
+                let audited = self.audit[index];
+                let values = if self.instructions {
+                    let name = |value: Option<PossibleValue>| {
+                        value.map_or_else(String::new, |value| value.get_name().to_owned())
+                    };
+                    let cipher = match suite {
+                        Suite::ChaCha20Poly1305 => CipherChoice::ChaCha,
+                        Suite::Aes256Gcm => CipherChoice::Aes,
+                    };
+                    let [cipher, how] =
+                        [cipher.to_possible_value(), audited.to_possible_value()].map(name);
+                    Some(instructions::count(&cipher, &how)?)
+                } else {
+                    self.turn(suite, threads, audited, logs, stop)?
+                };
+                let Some(values) = values.filter(|_| !stop.requested()) else {
                     return Ok(None);
                 };
                 measurements[index].values = values;

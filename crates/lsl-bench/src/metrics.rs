@@ -66,6 +66,10 @@ pub(crate) const METRICS: &[Metric] = metrics! {
     inlet_cpu_us_per_sample: "CPU of the inlets per sample", "µs", Lower;
     outlet_cpu_s_per_gb: "CPU of the outlet", "s/GB", Lower;
     inlet_cpu_s_per_gb: "CPU of the inlets", "s/GB", Lower;
+    outlet_cpu_percent: "CPU of the outlet, of one core", "%", Lower;
+    inlet_cpu_percent: "CPU of the inlets, of one core", "%", Lower;
+    outlet_cpu_peak_percent: "CPU of the outlet, busiest second", "%", Lower;
+    inlet_cpu_peak_percent: "CPU of the inlets, busiest second", "%", Lower;
     outlet_switches_per_sample: "context switches of the outlet per sample", "", Lower;
     inlet_switches_per_sample: "context switches of the inlets per sample", "", Lower;
     outlet_rss_mib: "memory of the outlet's process, peak", "MiB", Lower;
@@ -98,6 +102,7 @@ pub(crate) const METRICS: &[Metric] = metrics! {
     destroy_inlet_ms: "destroying an inlet", "ms", Lower;
     seal_ns: "sealing", "ns", Lower, headline;
     open_ns: "opening", "ns", Lower, headline;
+    instructions: "instructions of a handshake", "", Lower, headline;
     wall_s: "time", "s", Lower, headline;
     cpu_s: "processor time", "s", Lower, headline;
     user_s: "processor time in the program", "s", Lower;

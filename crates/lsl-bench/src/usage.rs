@@ -2,7 +2,11 @@
 //! where there is one.
 
 use std::fs;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
+use lsl_core::local_clock;
 use lsl_platform::usage;
 
 /// A moment in the life of this process. Looking is one system call, however many threads a library
@@ -30,6 +34,41 @@ impl Usage {
             self.cpu_secs - then.cpu_secs,
             self.switches.and_then(switched),
         )
+    }
+}
+
+/// A thread that looks once a second at how much of the processor this process takes.
+#[derive(Debug)]
+pub(super) struct EverySecond {
+    looks: thread::JoinHandle<Option<f64>>,
+    end: mpsc::Sender<()>,
+}
+
+impl EverySecond {
+    pub(super) fn start() -> Self {
+        let (end, ended) = mpsc::channel();
+        let looks = move || {
+            let mut most: Option<f64> = None;
+            let (mut then, mut before) = (local_clock(), Usage::now());
+            while ended.recv_timeout(SECOND) == Err(RecvTimeoutError::Timeout) {
+                let (now, used) = (local_clock(), Usage::now());
+                let (cpu_secs, _) = used.since(before);
+                let percent = 100.0 * cpu_secs / (now - then);
+                most = Some(most.map_or(percent, |most| most.max(percent)));
+                (then, before) = (now, used);
+            }
+            most
+        };
+        Self {
+            looks: thread::spawn(looks),
+            end,
+        }
+    }
+
+    /// Ends it, and returns the most of a second in percent of one core; `None` if none is over.
+    pub(super) fn peak_percent(self) -> Option<f64> {
+        drop(self.end);
+        self.looks.join().ok().flatten()
     }
 }
 
@@ -62,6 +101,8 @@ pub(super) fn field(status: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
+const SECOND: Duration = Duration::from_secs(1);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,10 +119,10 @@ mod tests {
         let then = Usage::now();
         let waits = || {
             for _ in 0..5 {
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
             }
         };
-        std::thread::spawn(waits).join().unwrap();
+        thread::spawn(waits).join().unwrap();
         let (cpu_secs, switches) = Usage::now().since(then);
         assert!(cpu_secs >= 0.0);
         let counted = usage::COUNTS_SWITCHES;
@@ -89,6 +130,17 @@ mod tests {
             switches.map_or(!counted, |count| count >= 5),
             "{switches:?}"
         );
+    }
+
+    #[test]
+    fn the_busiest_second_is_known_once_one_is_over() {
+        assert_eq!(EverySecond::start().peak_percent(), None);
+        let looks = EverySecond::start();
+        let end = local_clock() + 1.5;
+        while local_clock() < end {
+            std::hint::black_box(());
+        }
+        assert!(looks.peak_percent() > Some(1.0));
     }
 
     #[cfg(target_os = "linux")]

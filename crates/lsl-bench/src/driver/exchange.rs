@@ -110,6 +110,8 @@ pub(super) fn measurement(benchmark: &Benchmark, job: &Job, sides: Sides) -> Mea
         if let Some(secs) = side.cpu_secs {
             values.insert(format!("{name}_cpu_us_per_sample"), 1e6 * secs / samples);
             values.insert(format!("{name}_cpu_s_per_gb"), secs / gigabytes);
+            let took = side.end - side.begin;
+            values.insert(format!("{name}_cpu_percent"), 100.0 * secs / took);
         }
         if let Some(switches) = side.switches {
             values.insert(

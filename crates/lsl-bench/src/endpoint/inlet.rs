@@ -15,7 +15,7 @@ use super::super::gaps::GapDetector;
 use super::super::job::{ChildEvent, Counted, Job, Order, Pull, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
 use super::super::stats::{buckets, mean_latency, percentile, sorted_latencies};
-use super::super::usage::{Holdings, Usage, peak_rss_mib};
+use super::super::usage::{EverySecond, Holdings, Usage, peak_rss_mib};
 use super::{Orders, tell};
 
 pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
@@ -39,7 +39,8 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     if job.read_last {
         race.total.store(orders.expect(pushed)?, Ordering::Release);
     }
-    let (readings, after) = thread::scope(|scope| {
+    let seconds = EverySecond::start();
+    let (readings, peak, after) = thread::scope(|scope| {
         let mut control = control;
         let threads: Vec<_> = (0..)
             .zip(receivers)
@@ -58,13 +59,14 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
             race.total.store(total, Ordering::Release);
         }
         // While all is still open and every thread lives.
+        let peak = seconds.peak_percent();
         let after = Holdings::now();
         race.end.wait();
         let readings: Outcome<Vec<Reading>> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
             .collect();
-        (readings, after)
+        (readings, peak, after)
     });
     let readings = readings?;
     let mut report = summarise(job, &readings, &race);
@@ -73,6 +75,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
         Some(after?.saturating_sub(before?).saturating_sub(own) as f64)
     };
     let held = [
+        ("inlet_cpu_peak_percent", peak),
         ("inlet_rss_mib", peak_rss_mib()),
         // The pulling threads are the application's.
         (

@@ -13,7 +13,7 @@ use super::super::backend::{PATIENCE, Sender};
 use super::super::job::{ChildEvent, Extent, Job, Order, Ready, Report, Speed};
 use super::super::number::{Number, Numbering};
 use super::super::stats::{mean_latency, percentile, sorted_latencies};
-use super::super::usage::{Holdings, Usage, peak_rss_mib};
+use super::super::usage::{EverySecond, Holdings, Usage, peak_rss_mib};
 use super::{Orders, tell};
 
 pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
@@ -37,6 +37,7 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     let mut progress = control
         .map(|control| InletProgress::accept(&control))
         .transpose()?;
+    let seconds = EverySecond::start();
     let (mut report, begun, pushed) = push_all::<T>(job, &mut sender, progress.as_mut())?;
     if let Some(arrivals) = arrivals.filter(|_| job.read_last) {
         report.end = arrivals.wait_for(pushed)?.max(report.end);
@@ -47,12 +48,14 @@ pub(super) fn run<T: Number>(job: &Job, orders: &Orders) -> Outcome {
     let (cpu_secs, switches) = Usage::now().since(begun);
     report.cpu_secs = Some(cpu_secs);
     report.switches = switches;
+    let peak = seconds.peak_percent();
     let after = Holdings::now();
     let own = usize::from(job.window.is_some());
     let started = |after: Option<usize>, before: Option<usize>, own| {
         Some(after?.saturating_sub(before?).saturating_sub(own) as f64)
     };
     let held = [
+        ("outlet_cpu_peak_percent", peak),
         ("outlet_rss_mib", peak_rss_mib()),
         ("outlet_threads", started(after.threads, before.threads, 0)),
         // The connection over which progress comes is ours.

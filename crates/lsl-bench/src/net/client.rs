@@ -28,6 +28,7 @@ use crate::output::{Measured, Output};
 use crate::result::{Cell, Machine, Measurement, Round, Subject};
 use crate::rotation::order;
 use crate::stats::{buckets, mean_latency, percentile, sorted_latencies};
+use crate::usage::{EverySecond, peak_rss_mib};
 
 #[derive(Debug, Args)]
 pub(super) struct Client {
@@ -308,12 +309,18 @@ impl Iteration<'_> {
         };
         let inlet = self.open(&stream)?;
         let before = link::time_correction(&inlet, WAIT)?;
-        let used = Usage::now();
+        let (used, start, seconds) = (Usage::now(), local_clock(), EverySecond::start());
         server.line.say(&ControlRequest::Push)?;
         let taken = self.take(&inlet)?;
-        let used = Usage::now().since(used);
+        let (used, took) = (Usage::now().since(used), local_clock() - start);
+        let peak = seconds.peak_percent();
         let pushed = server.hear(SOON)?;
-        let Some(Reply::Pushed { samples, cpu_secs }) = pushed else {
+        let Some(Reply::Pushed {
+            samples,
+            cpu_secs,
+            values: theirs,
+        }) = pushed
+        else {
             return self.ended(pushed.as_ref());
         };
         let after = link::time_correction(&inlet, WAIT)?;
@@ -339,6 +346,20 @@ impl Iteration<'_> {
         set("outlet_cpu_us_per_sample", per_sample(cpu_secs));
         set("inlet_cpu_us_per_sample", per_sample(own));
         set("cpu_us_per_sample", per_sample(cpu_secs + own));
+        set("inlet_cpu_percent", 100.0 * own / took);
+        for (name, value) in [
+            ("inlet_cpu_peak_percent", peak),
+            ("inlet_rss_mib", peak_rss_mib()),
+        ] {
+            if let Some(value) = value {
+                set(name, value);
+            }
+        }
+        let is_known = |name: &str| name.starts_with("outlet_") || name == "push_mean_us";
+        let theirs = theirs
+            .iter()
+            .filter(|(name, value)| is_known(name) && value.is_finite());
+        theirs.for_each(|(name, value)| set(name, *value));
         if self.client.pings > 0 {
             let Some(trips) = self.ping(server, &echo)? else {
                 return Ok(None);

@@ -1,6 +1,8 @@
 //! Messages between client and server: requests and replies, one line of JSON each. Numbers that
 //! would make a server work too much are refused by it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Version of this conversation; both sides must have the same.
@@ -41,7 +43,13 @@ pub(super) enum Reply {
     /// The source ids of both streams.
     Offered { stream: String, echo: String },
     /// All pushed, with this much processor time.
-    Pushed { samples: u64, cpu_secs: f64 },
+    Pushed {
+        samples: u64,
+        cpu_secs: f64,
+        /// Metrics of the server's side; an older one has none.
+        #[serde(default)]
+        values: BTreeMap<String, f64>,
+    },
     /// So many samples came back to the server.
     Echoed { count: u32 },
     /// The streams are closed, as asked.

@@ -18,6 +18,8 @@ use super::control::{ControlRequest, MAX_ECHOES, Offer, PORT, Reply, VERSION};
 use super::line::ControlLine;
 use super::{Ways, info, is_ours};
 use crate::number::Numbering;
+use crate::stats::mean;
+use crate::usage::{EverySecond, peak_rss_mib};
 
 #[derive(Debug, Args)]
 pub(super) struct Server {
@@ -227,7 +229,9 @@ impl Streams {
         let channels = self.offer.channels as usize;
         let numbering = Numbering::of::<f32>(channels);
         let mut sample = vec![0.0_f32; channels];
-        let before = Usage::now();
+        let (before, start) = (Usage::now(), local_clock());
+        let seconds = EverySecond::start();
+        let mut took = Vec::new();
         let mut pace = Pace::new(local_clock() + 0.01, self.offer.rate.recip());
         while pace.done() < self.offer.samples && stop.sleep_until(pace.next_time(1)) {
             // The client may be gone without a word.
@@ -239,15 +243,30 @@ impl Streams {
                 .min(self.offer.samples - pace.done())
             {
                 numbering.write(pace.done(), &mut sample);
+                let now = local_clock();
                 self.stream.push(&sample)?;
+                took.push(local_clock() - now);
                 pace.advance(1);
             }
         }
         self.stream.blocking().flush(WAIT);
         let used = Usage::now().since(before);
+        let cpu_secs = used.user_secs + used.system_secs;
+        let values = [
+            ("push_mean_us", mean(&took).map(|secs| secs * 1e6)),
+            (
+                "outlet_cpu_percent",
+                Some(100.0 * cpu_secs / (local_clock() - start)),
+            ),
+            ("outlet_cpu_peak_percent", seconds.peak_percent()),
+            ("outlet_rss_mib", peak_rss_mib()),
+        ];
+        let values = values.into_iter();
+        let values = values.filter_map(|(name, value)| Some((name.to_owned(), value?)));
         Ok(Reply::Pushed {
             samples: pace.done(),
-            cpu_secs: used.user_secs + used.system_secs,
+            cpu_secs,
+            values: values.collect(),
         })
     }
 

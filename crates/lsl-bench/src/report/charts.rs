@@ -28,6 +28,10 @@ impl Style {
         Self { colour, is_hollow }
     }
 
+    pub(super) fn is_hollow(self) -> bool {
+        self.is_hollow
+    }
+
     fn line(self, root: &Root<'_>, points: Vec<Pixel>) -> Result<(), Error> {
         let style = self.colour.stroke_width(2);
         if self.is_hollow {

@@ -3,12 +3,14 @@
 //! Spec: audit §6.
 
 mod cell;
+mod figure;
 mod measure;
 mod page;
 mod published;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -32,37 +34,61 @@ pub(crate) struct Evidence {
     #[arg(long, requires = "run")]
     anyway: bool,
 
+    /// Keep what is measured under the name of this machine, beside what is there
+    #[arg(long, requires = "run", value_name = "NAME", value_parser = machine_name)]
+    machine: Option<String>,
+
+    /// Print the pages with the results of another folder beside ours, such as docs/results of another clone
+    #[arg(long, conflicts_with_all = ["run", "check"], value_name = "DIR")]
+    with: Option<PathBuf>,
+
     /// The folder of the book
     #[arg(long, value_name = "DIR", default_value = "docs")]
     docs: PathBuf,
 }
 
-/// The data of all pages: what others published, and our results by page and part.
+/// The data of all pages: what others published, and our results.
 struct Data {
     published: Published,
-    results: BTreeMap<(String, String), Results>,
+    stored: Stored,
 }
+
+/// Results by page, part and machine; those of the project's own machine have no name.
+#[derive(Default)]
+struct Stored(BTreeMap<[String; 3], Results>);
 
 impl Evidence {
     pub(crate) fn run(&self) -> Outcome {
         if let Some(wanted) = &self.run {
             let published = Data::read(&self.docs)?.published;
-            measure::run(&published, wanted, &self.docs, self.anyway)?;
+            let machine = self.machine.as_deref().unwrap_or_default();
+            measure::run(&published, wanted, &self.docs, machine, self.anyway)?;
         }
-        let data = Data::read(&self.docs)?;
+        let mut data = Data::read(&self.docs)?;
+        if let Some(folder) = &self.with {
+            return data.print_with(folder, &self.docs);
+        }
         let mut problems = data.problems();
-        for wanted in &data.published.pages {
-            let path = self.docs.join(format!("evidence/{}.md", wanted.name));
-            let before = fs::read_to_string(&path)
-                .map_err(|error| Failure::from(error).context(&path.display().to_string()))?;
-            let made = data.made(wanted, &before);
+        for page in &data.published.pages {
+            let (path, before) = text_of(page, &self.docs)?;
+            let made = page::make(page, &data.stored, &before);
             problems.extend(made.problems);
-            let differs = made.text != before;
-            if differs && self.check {
-                problems.push(format!("{} is not that of its data", path.display()));
-            } else if differs {
-                fs::write(&path, made.text)?;
-                note(format_args!("lsl: wrote {}", path.display()));
+            let pictures = made.pictures.into_iter();
+            let pictures = pictures.map(|(name, svg)| {
+                let path = self.docs.join("images").join(name);
+                let before = fs::read_to_string(&path).unwrap_or_default();
+                (path, before, svg)
+            });
+            for (path, before, made) in std::iter::once((path, before, made.text)).chain(pictures) {
+                if made == before {
+                    continue;
+                }
+                if self.check {
+                    problems.push(format!("{} is not that of its data", path.display()));
+                } else {
+                    fs::write(&path, made)?;
+                    note(format_args!("lsl: wrote {}", path.display()));
+                }
             }
         }
         if problems.is_empty() {
@@ -77,41 +103,119 @@ impl Data {
         let file = docs.join("results/published.json");
         let attempt = || -> Outcome<Published> { Ok(serde_json::from_slice(&fs::read(&file)?)?) };
         let published = attempt().map_err(|it| it.context(&file.display().to_string()))?;
-        let mut results = BTreeMap::new();
-        for page in &published.pages {
-            for part in &page.parts {
-                let file = stored(docs, page, &part.name);
-                if file.exists() {
-                    let found = super::load::read(&file)?;
-                    results.insert((page.name.clone(), part.name.clone()), found);
-                }
-            }
+        let stored = Stored::read(&docs.join("results"), &published)?;
+        Ok(Self { published, stored })
+    }
+
+    /// Adds results that somebody else made, and prints the pages that they are of.
+    fn print_with(&mut self, folder: &Path, docs: &Path) -> Outcome {
+        let theirs = Stored::read(folder, &self.published)?;
+        let pages = self.published.pages.iter();
+        let pages: Vec<&Page> = pages.filter(|it| theirs.is_of(it)).collect();
+        if pages.is_empty() {
+            let text = format!("no PAGE/PART.json in {}", folder.display());
+            return Err(Failure::NotFound(text));
         }
-        Ok(Self { published, results })
-    }
-
-    fn of(&self, page: &Page, part: &str) -> Option<&Results> {
-        self.results.get(&(page.name.clone(), part.to_owned()))
-    }
-
-    fn made(&self, page: &Page, before: &str) -> page::Made {
-        page::make(page, &|part| self.of(page, part), before)
+        self.stored.add(theirs);
+        for page in pages {
+            let (_, before) = text_of(page, docs)?;
+            let made = page::make(page, &self.stored, &before);
+            io::stdout().lock().write_all(made.text.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// What is wrong with the data themselves.
     fn problems(&self) -> Vec<String> {
-        let is_slim = |((page, part), results): (&(String, String), &Results)| {
+        let is_slim = |(key, results): (&[String; 3], &Results)| {
             let size = serde_json::to_string_pretty(results).map_or(0, |text| text.len());
             let is_slim = size <= MOST_BYTES && measure::is_slim(results);
-            (!is_slim).then(|| format!("{page}/{part}: keeps more than the pages need"))
+            (!is_slim).then(|| format!("{}: keeps more than the pages need", key.join("/")))
         };
-        self.results.iter().filter_map(is_slim).collect()
+        self.stored.0.iter().filter_map(is_slim).collect()
     }
 }
 
-/// Where a part's result is kept.
-fn stored(docs: &Path, page: &Page, part: &str) -> PathBuf {
-    docs.join(format!("results/{}/{part}.json", page.name))
+impl Stored {
+    /// Reads PAGE/PART.json and PAGE/PART.MACHINE.json of a folder.
+    fn read(folder: &Path, published: &Published) -> Outcome<Self> {
+        let mut stored = Self::default();
+        for page in &published.pages {
+            let folder = folder.join(&page.name);
+            if !folder.exists() {
+                continue;
+            }
+            for entry in fs::read_dir(folder)? {
+                let path = entry?.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                let Some(name) = name.strip_suffix(".json") else {
+                    continue;
+                };
+                let (part, machine) = name.split_once('.').unwrap_or((name, ""));
+                if page.parts.iter().any(|it| it.name == part) {
+                    let key = [page.name.as_str(), part, machine].map(str::to_owned);
+                    stored.0.insert(key, super::load::read(&path)?);
+                }
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Adds those of somebody else, under the name of the processor if their machine has none.
+    fn add(&mut self, theirs: Self) {
+        let text = |results: &Results| serde_json::to_string(results).ok();
+        for ([page, part, machine], results) in theirs.0 {
+            let own = self.0.get(&[page.clone(), part.clone(), machine.clone()]);
+            // A clone has ours too.
+            if own.is_some_and(|own| text(own) == text(&results)) {
+                continue;
+            }
+            let name = match machine.as_str() {
+                "" => results.machine.cpu.clone(),
+                _ if own.is_some() => format!("{machine} of theirs"),
+                _ => machine,
+            };
+            self.0.insert([page, part, name], results);
+        }
+    }
+
+    fn of(&self, page: &Page, part: &str, machine: &str) -> Option<&Results> {
+        let key = [page.name.as_str(), part, machine].map(str::to_owned);
+        self.0.get(&key)
+    }
+
+    fn is_of(&self, page: &Page) -> bool {
+        self.0.keys().any(|[of, ..]| *of == page.name)
+    }
+
+    /// Names the machines of a page, the project's own first.
+    fn machines(&self, page: &Page) -> Vec<&str> {
+        let of_page = self.0.keys().filter(|[of, ..]| *of == page.name);
+        let names = of_page.map(|[_, _, machine]| machine.as_str());
+        let names: BTreeSet<&str> = names.chain([""]).collect();
+        names.into_iter().collect()
+    }
+}
+
+/// Where a page lies, and what it says.
+fn text_of(page: &Page, docs: &Path) -> Outcome<(PathBuf, String)> {
+    let path = docs.join(format!("evidence/{}.md", page.name));
+    let text = fs::read_to_string(&path)
+        .map_err(|error| Failure::from(error).context(&path.display().to_string()))?;
+    Ok((path, text))
+}
+
+/// Where the result of a part is kept.
+fn file_of(docs: &Path, page: &Page, part: &str, machine: &str) -> PathBuf {
+    let dot = if machine.is_empty() { "" } else { "." };
+    docs.join(format!("results/{}/{part}{dot}{machine}.json", page.name))
+}
+
+fn machine_name(text: &str) -> Result<String, String> {
+    if super::format::file_name(text) == text {
+        return Ok(text.into());
+    }
+    Err("write small letters, digits and dashes".into())
 }
 
 /// The largest result that is kept.
@@ -121,14 +225,14 @@ const MOST_BYTES: usize = 256 << 10;
 mod tests {
     use super::*;
 
+    const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+
     fn docs() -> Data {
-        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-        Data::read(Path::new(docs)).unwrap()
+        Data::read(Path::new(DOCS)).unwrap()
     }
 
     fn text(page: &Page) -> String {
-        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-        fs::read_to_string(format!("{docs}/evidence/{}.md", page.name)).unwrap()
+        text_of(page, Path::new(DOCS)).unwrap().1
     }
 
     /// After another run: `cargo xtask evidence`. Spec: audit §7, test 12.
@@ -138,15 +242,20 @@ mod tests {
         assert_eq!(data.problems(), [""; 0]);
         for page in &data.published.pages {
             let before = text(page);
-            let made = data.made(page, &before);
+            let made = page::make(page, &data.stored, &before);
             assert_eq!(made.problems, [""; 0]);
             assert!(made.text == before, "evidence/{}.md", page.name);
+            for (name, svg) in made.pictures {
+                let before = fs::read_to_string(format!("{DOCS}/images/{name}"));
+                assert!(before.is_ok_and(|before| before == svg), "{name}");
+            }
         }
     }
 
     #[test]
     fn a_digit_that_changed_and_a_table_that_is_gone_are_found() {
         let data = docs();
+        let make = |page: &Page, text: &str| page::make(page, &data.stored, text);
         for page in &data.published.pages {
             let good = text(page);
             for table in &page.tables {
@@ -161,13 +270,39 @@ mod tests {
                     let mut changed = good.clone();
                     let digit = good.len() - rest.len() + digit;
                     changed.replace_range(digit..=digit, other);
-                    assert!(data.made(page, &changed).text != changed, "{}", table.name);
+                    assert!(make(page, &changed).text != changed, "{}", table.name);
                 }
                 let removed = format!("{before}{after}");
-                assert!(!data.made(page, &removed).problems.is_empty());
+                assert!(!make(page, &removed).problems.is_empty());
             }
             let foreign = format!("{good}\n{}\n", page::begin("none of theirs"));
-            assert!(!data.made(page, &foreign).problems.is_empty());
+            assert!(!make(page, &foreign).problems.is_empty());
+        }
+    }
+
+    #[test]
+    fn results_of_others_are_added_and_ours_are_not_repeated() {
+        let key = |machine: &str| ["secure-lsl", "cable", machine].map(str::to_owned);
+        let ours = crate::report::tests::made_up();
+        let mut theirs = ours.clone();
+        theirs.machine.cpu = "other".into();
+        let mut stored = Stored(
+            [("", &ours), ("pi5", &ours)]
+                .map(|(it, results)| (key(it), results.clone()))
+                .into(),
+        );
+        let all = [("", &ours), ("pi5", &theirs), ("pi4", &theirs)];
+        stored.add(Stored(
+            all.map(|(it, results)| (key(it), results.clone())).into(),
+        ));
+        let published = docs().published;
+        let names = ["", "pi4", "pi5", "pi5 of theirs"];
+        assert_eq!(stored.machines(&published.pages[0]), names);
+        stored.add(Stored([(key(""), theirs)].into()));
+        assert_eq!(stored.machines(&published.pages[0])[1], "other");
+        assert!(!stored.is_of(&published.pages[1]));
+        for (name, is_good) in [("pi5", true), ("../x", false), ("a.b", false), ("", false)] {
+            assert_eq!(machine_name(name).is_ok(), is_good, "{name}");
         }
     }
 }

@@ -16,7 +16,13 @@ use crate::result::Results;
 use crate::scratch::Folder;
 
 /// Measures what is wanted and not there yet; what was measured on a busy machine is measured again on a quiet one.
-pub(super) fn run(published: &Published, wanted: &[String], docs: &Path, anyway: bool) -> Outcome {
+pub(super) fn run(
+    published: &Published,
+    wanted: &[String],
+    docs: &Path,
+    machine: &str,
+    anyway: bool,
+) -> Outcome {
     let mut chosen = Vec::new();
     for page in &published.pages {
         for part in &page.parts {
@@ -45,7 +51,7 @@ pub(super) fn run(published: &Published, wanted: &[String], docs: &Path, anyway:
             }
             _ => {}
         }
-        let file = super::stored(docs, page, &part.name);
+        let file = super::file_of(docs, page, &part.name, machine);
         let before = if file.exists() {
             Some(read(&file)?)
         } else {

@@ -50,6 +50,23 @@ pub(super) struct Table {
     /// Why something is not there yet, and what would measure it.
     #[serde(default)]
     pub(super) open: Option<String>,
+    #[serde(default)]
+    pub(super) figure: Option<Figure>,
+}
+
+/// Curves of rows along the columns, where they say more than the table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Figure {
+    /// Its file below `images/`, without `.svg`.
+    pub(super) file: String,
+    pub(super) title: String,
+    /// Parameter of the columns.
+    pub(super) along: String,
+    pub(super) unit: String,
+    /// Rows that it has; all, if none is named.
+    #[serde(default)]
+    pub(super) rows: Vec<String>,
 }
 
 /// A row of theirs, a value for each column, and ours.
@@ -58,6 +75,9 @@ pub(super) struct Table {
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) theirs: Vec<Value>,
+    /// Drawn dashed, in the colour of the curve before.
+    #[serde(default)]
+    pub(super) encrypted: bool,
     #[serde(default)]
     pub(super) ours: Vec<Pick>,
 }
@@ -80,6 +100,11 @@ pub(super) struct Bar {
 #[serde(deny_unknown_fields)]
 pub(super) struct Pick {
     pub(super) name: String,
+    /// Whose it is, if not ours.
+    #[serde(default)]
+    pub(super) of: Option<String>,
+    #[serde(default)]
+    pub(super) encrypted: bool,
     #[serde(default)]
     pub(super) part: Option<String>,
     #[serde(default)]
@@ -137,6 +162,12 @@ pub(super) enum Show {
 }
 
 impl Pick {
+    /// Names whose it is, and the machine if it is not that of the project.
+    pub(super) fn label(&self, machine: &str) -> String {
+        let of = self.of.as_deref().unwrap_or("ours");
+        format!("{of}: {}", on(&self.name, machine))
+    }
+
     /// Fills in what this does not say, from a column.
     pub(super) fn with(&self, column: &Self) -> Self {
         let mut cell = self.cell.clone();
@@ -145,6 +176,8 @@ impl Pick {
             |own: &Option<String>, other: &Option<String>| own.clone().or_else(|| other.clone());
         Self {
             name: self.name.clone(),
+            of: self.of.clone(),
+            encrypted: self.encrypted,
             part: or(&self.part, &column.part),
             subject: or(&self.subject, &column.subject),
             to: or(&self.to, &column.to),
@@ -156,5 +189,13 @@ impl Pick {
                 (own, other) => own.or(other),
             },
         }
+    }
+}
+
+/// A name with the machine, if it is not that of the project.
+pub(super) fn on(name: &str, machine: &str) -> String {
+    match machine {
+        "" => name.to_owned(),
+        machine => format!("{name}, on {machine}"),
     }
 }
