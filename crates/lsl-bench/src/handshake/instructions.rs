@@ -46,7 +46,7 @@ const NO_REP: &str =
     "glibc.cpu.x86_rep_movsb_threshold=0x10000000:glibc.cpu.x86_rep_stosb_threshold=0x10000000";
 /// Handshakes of the two runs.
 const FEW: u64 = 20;
-const MANY: u64 = 220;
+const MANY: u64 = 120;
 
 #[cfg(test)]
 mod tests {

@@ -38,7 +38,8 @@ pub(crate) struct Evidence {
     #[arg(long, requires = "run", value_name = "NAME", value_parser = machine_name)]
     machine: Option<String>,
 
-    /// Print the pages with the results of another folder beside ours, such as docs/results of another clone
+    /// Print the pages with the results of another folder beside ours: docs/results of another clone, or what `lsl
+    /// bench` wrote with the words of a part
     #[arg(long, conflicts_with_all = ["run", "check"], value_name = "DIR")]
     with: Option<PathBuf>,
 
@@ -109,11 +110,14 @@ impl Data {
 
     /// Adds results that somebody else made, and prints the pages that they are of.
     fn print_with(&mut self, folder: &Path, docs: &Path) -> Outcome {
-        let theirs = Stored::read(folder, &self.published)?;
+        let mut theirs = Stored::read(folder, &self.published)?;
+        theirs.find_runs(folder, &self.published)?;
         let pages = self.published.pages.iter();
         let pages: Vec<&Page> = pages.filter(|it| theirs.is_of(it)).collect();
         if pages.is_empty() {
-            let text = format!("no PAGE/PART.json in {}", folder.display());
+            let folder = folder.display();
+            let text =
+                format!("{folder} has no PAGE/PART.json, and no result with the words of a part");
             return Err(Failure::NotFound(text));
         }
         self.stored.add(theirs);
@@ -159,6 +163,27 @@ impl Stored {
             }
         }
         Ok(stored)
+    }
+
+    /// Adds what `lsl bench` left below a folder, if its words were those of a part.
+    fn find_runs(&mut self, folder: &Path, published: &Published) -> Outcome {
+        let files = match super::load::find(&[folder.to_owned()]) {
+            Err(Failure::NotFound(_)) => Vec::new(),
+            found => found?,
+        };
+        let runs = files.iter().map(|file| super::load::read(file));
+        let mut runs: Vec<Results> = runs.collect::<Outcome<_>>()?;
+        runs.iter_mut().for_each(measure::slim);
+        for (page, part) in published.parts() {
+            let runs = runs.iter().filter(|it| part.is_of(it)).cloned();
+            let (groups, _) = super::load::merge(runs.collect());
+            for results in groups.into_iter().map(|group| group.results) {
+                let machine = results.machine.cpu.clone();
+                let key = [page.name.clone(), part.name.clone(), machine];
+                self.0.insert(key, results);
+            }
+        }
+        Ok(())
     }
 
     /// Adds those of somebody else, under the name of the processor if their machine has none.
@@ -278,6 +303,25 @@ mod tests {
             let foreign = format!("{good}\n{}\n", page::begin("none of theirs"));
             assert!(!make(page, &foreign).problems.is_empty());
         }
+    }
+
+    #[test]
+    fn a_run_with_the_words_of_a_part_is_one_of_it() {
+        let folder = crate::scratch::Folder::make(&std::env::temp_dir(), "with").unwrap();
+        let mut results = crate::report::tests::made_up();
+        let words = ["lsl-bench", "aead", "--seconds", "3", "--output", "x"];
+        for (name, words) in [("a", &words[..]), ("b", &words[..2])] {
+            results.args = words.iter().map(|word| (*word).to_owned()).collect();
+            results.write(&folder.path("").join(name)).unwrap();
+        }
+        let published = docs().published;
+        let mut found = Stored::default();
+        found.find_runs(&folder.path(""), &published).unwrap();
+        let key = ["discord-video-stream", "aead", &results.machine.cpu].map(str::to_owned);
+        assert_eq!(found.0.keys().collect::<Vec<_>>(), [&key]);
+        let none = folder.path("none");
+        fs::create_dir(&none).unwrap();
+        found.find_runs(&none, &published).unwrap();
     }
 
     #[test]

@@ -24,12 +24,10 @@ pub(super) fn run(
     anyway: bool,
 ) -> Outcome {
     let mut chosen = Vec::new();
-    for page in &published.pages {
-        for part in &page.parts {
-            let name = format!("{}/{}", page.name, part.name);
-            if wanted.is_empty() || wanted.contains(&page.name) || wanted.contains(&name) {
-                chosen.push((page, part));
-            }
+    for (page, part) in published.parts() {
+        let name = format!("{}/{}", page.name, part.name);
+        if wanted.is_empty() || wanted.contains(&page.name) || wanted.contains(&name) {
+            chosen.push((page, part));
         }
     }
     let is_known = |name: &&String| {
@@ -120,7 +118,7 @@ fn measure(page: &Page, part: &Part) -> Outcome<Results> {
 }
 
 /// Leaves what the pages show: no histograms, no name of the host, no folders of it.
-fn slim(results: &mut Results) {
+pub(super) fn slim(results: &mut Results) {
     results.machine.host.clear();
     let words = results.args.iter_mut();
     let texts = words.chain(results.subjects.iter_mut().map(|it| &mut it.detail));

@@ -5,11 +5,20 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::result::Results;
+
 /// All pages.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
     pub(super) pages: Vec<Page>,
+}
+
+impl Published {
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&Page, &Part)> {
+        let pages = self.pages.iter();
+        pages.flat_map(|page| page.parts.iter().map(move |part| (page, part)))
+    }
 }
 
 /// A page that somebody published.
@@ -38,6 +47,18 @@ pub(super) struct Part {
     /// Program to run, from the root of the repository, and how it is built, if not this one.
     #[serde(default)]
     pub(super) program: Option<[String; 2]>,
+}
+
+impl Part {
+    /// Whether a result, as slim as it is kept, was made by its words.
+    pub(super) fn is_of(&self, results: &Results) -> bool {
+        let words = self.args.iter().map(|word| match word.as_str() {
+            "{lib}" => "liblsl.so",
+            word => word,
+        });
+        let found = results.args.iter().skip(1).map(String::as_str);
+        self.wire.is_none() && words.eq(found)
+    }
 }
 
 /// A table of theirs.
