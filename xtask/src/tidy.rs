@@ -56,7 +56,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     (
         "crates/lsl-doctor/src/",
-        "observe alien meter proc redact code firewall waves remedy table report pair collect",
+        "observe meter proc redact code firewall waves remedy table report pair collect",
     ),
     (
         "crates/lsl-proto/src/",

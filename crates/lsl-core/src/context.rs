@@ -1,6 +1,7 @@
 //! A [`Context`] is what outlets, inlets and resolvers of one configuration share. Most programs need
 //! only the global one and never name it.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -11,6 +12,7 @@ use lsl_proto::discovery::registry::SourcePolicy;
 use lsl_proto::outlet::retention::Share;
 use lsl_secure::Security;
 
+use crate::StreamInfo;
 use crate::config_files::SystemFiles;
 use crate::drive_discovery::known_hosts::KnownHosts;
 use crate::drive_discovery::lingering::Lingering;
@@ -53,7 +55,9 @@ struct ContextShared {
     security: LoadedSecurity,
     /// Outlets that hide what they are and did not show themselves.
     backoff: Mutex<Backoff>,
-    discovery: DiscoveryCounters,
+    discovery: Arc<DiscoveryCounters>,
+    /// Streams of which it was told that there are two.
+    conflicts: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl Context {
@@ -157,7 +161,9 @@ impl Context {
         let queries = config.tuning().max_cached_queries as usize;
         let enforced = security.as_ref().ok().cloned();
         let retained = usize::try_from(config.tuning().retain_total_bytes);
-        let service = Service::new(Arc::clone(&network), queries, policy, enforced);
+        let discovery = Arc::new(DiscoveryCounters::default());
+        let counters = Arc::clone(&discovery);
+        let service = Service::new(Arc::clone(&network), queries, policy, enforced, counters);
         Self {
             shared: Arc::new(ContextShared {
                 config,
@@ -171,7 +177,8 @@ impl Context {
                 retaining: PerProcess::new(),
                 security,
                 backoff: Mutex::default(),
-                discovery: DiscoveryCounters::default(),
+                discovery,
+                conflicts: Mutex::default(),
             }),
         }
     }
@@ -233,6 +240,25 @@ impl Context {
         &self.shared.discovery
     }
 
+    /// Says that two streams cannot be told apart, once. Spec: doctor §2.4.
+    pub(crate) fn tell_conflict(&self, one: &StreamInfo, other: &StreamInfo) {
+        let mut told = lock_ignoring_poison(&self.shared.conflicts);
+        let key = [one.source_id_bytes(), one.name_bytes()].join(&0);
+        if told.len() >= MOST_CONFLICTS || !told.insert(key) {
+            return;
+        }
+        drop(told);
+        self.shared.discovery.conflicts.add(1);
+        tracing::warn!(
+            "two streams {:?} with source id {:?} are there, on {:?} and {:?}: an inlet that loses one waits until \
+             only one is left. End one, or give it a source id of its own",
+            one.name(),
+            one.source_id(),
+            one.hostname(),
+            other.hostname()
+        );
+    }
+
     /// What the configuration means for sockets.
     pub(crate) fn network(&self) -> &Arc<NetworkConfig> {
         &self.shared.network
@@ -249,6 +275,9 @@ impl fmt::Debug for Context {
 
 /// A security configuration, or why it cannot be used.
 type LoadedSecurity = Result<Arc<Security>, String>;
+
+/// More are not told of.
+const MOST_CONFLICTS: usize = 1024;
 
 /// Overrides given to the last [`Context::configure_global`].
 static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides {

@@ -14,6 +14,7 @@ use crate::byte_stream::substream::OpenSubstream;
 use crate::context::Context;
 use crate::drive_inlet::echo::{self, Echo};
 use crate::drive_inlet::feed_state::FeedState;
+use crate::drive_inlet::health::Health;
 use crate::drive_inlet::shared::{Facts, InletShared, Notifier};
 use crate::net::monitor::Monitor;
 use crate::net::runtime::{self, AbortOnDrop};
@@ -328,6 +329,12 @@ impl Inlet {
             generations: resume.generations,
             gaps_forgotten: resume.forgotten,
         }
+    }
+
+    /// Returns how the inlet is doing: whether its outlet is there, and what is wrong with its stamps. Asks nobody.
+    /// Spec: doctor §2.6.
+    pub fn health(&self) -> Health {
+        self.shared.health()
     }
 
     /// Calls `notifier` after samples arrived and when the stream is lost, for event loops that cannot

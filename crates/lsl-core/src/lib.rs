@@ -42,9 +42,10 @@ mod resolver;
 mod stats;
 
 pub use lsl_platform::clock::local_clock;
-pub use lsl_proto::clock::TimeCorrection;
+pub use lsl_proto::clock::{ClockSuspect, TimeCorrection};
 pub use lsl_proto::discovery::search::ResolverEvent;
 pub use lsl_proto::inlet::LostSamples;
+pub use lsl_proto::inlet::recovery::InletState;
 pub use lsl_proto::outlet::retention::Retain;
 pub use lsl_proto::outlet::{Pushthrough, Stamps};
 pub use lsl_proto::value::{PullElement, PushElement};
@@ -57,6 +58,7 @@ pub use lsl_secure as secure;
 
 pub use context::Context;
 pub use drive_inlet::echo::Echo;
+pub use drive_inlet::health::Health;
 pub use drive_inlet::peers::{KeyChange, PeerHistory};
 pub use inlet::history::{History, Retained};
 pub use inlet::{BlockingInlet, Inlet, InletBuilder};

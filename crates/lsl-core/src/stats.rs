@@ -36,6 +36,12 @@ pub struct DiscoveryStats {
     pub tcp_found: u64,
     /// Times that interfaces or addresses of this host changed while outlets or searches of the process ran.
     pub interface_changes: u64,
+    /// Answers and questions that this process had no room for, so that the system dropped them.
+    pub overruns: u64,
+    /// Times that an inlet's outlet was gone, and it or its successor was found.
+    pub rescued: u64,
+    /// Streams of which two are there that cannot be told apart, or that two hosts say are theirs.
+    pub conflicts: u64,
 }
 
 /// What becomes of [`DiscoveryStats`].
@@ -46,6 +52,9 @@ pub(crate) struct DiscoveryCounters {
     pub answers: Counter,
     pub tcp_probes: Counter,
     pub tcp_found: Counter,
+    pub overruns: Counter,
+    pub rescued: Counter,
+    pub conflicts: Counter,
 }
 
 impl DiscoveryCounters {
@@ -57,6 +66,9 @@ impl DiscoveryCounters {
             tcp_probes: self.tcp_probes.value(),
             tcp_found: self.tcp_found.value(),
             interface_changes: changes::seen().interfaces,
+            overruns: self.overruns.value(),
+            rescued: self.rescued.value(),
+            conflicts: self.conflicts.value(),
         }
     }
 }

@@ -11,7 +11,6 @@
     clippy::indexing_slicing
 )]
 
-pub mod alien;
 pub mod code;
 pub mod collect;
 pub mod firewall;

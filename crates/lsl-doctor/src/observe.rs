@@ -63,7 +63,7 @@ pub struct Observations {
     pub multicast_port: Option<PortSeen>,
     /// `fw.read`
     pub firewall: Option<Firewall>,
-    /// `udp.drops`: sockets that lost datagrams while the doctor ran.
+    /// `udp.drops`: sockets that lost datagrams while the doctor ran, or many before.
     pub drops: Option<Vec<SocketDrops>>,
     /// `loop`
     pub loopback: Option<Vec<LoopProbe>>,
@@ -330,7 +330,11 @@ pub enum Hook {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketDrops {
     pub port: u16,
+    /// While the doctor ran.
     pub lost: u64,
+    /// Since the socket was opened.
+    #[serde(default)]
+    pub total: u64,
     pub program: Option<Program>,
 }
 

@@ -31,6 +31,50 @@ typedef struct {
     uint64_t generations;     /**< Numberings met, the first included; 0 if there are none. */
 } lslx_inlet_stats_t;
 
+/** State of the data connection of an inlet. */
+typedef enum {
+    lslx_inlet_connecting = 0, /**< There is none yet, or nobody asked for samples. */
+    lslx_inlet_connected = 1,  /**< It flows, or its outlet is there and pauses. */
+    lslx_inlet_suspect = 2,    /**< Silent for longer than ever; its outlet is asked. */
+    lslx_inlet_searching = 3,  /**< The outlet is gone; it or its successor is looked for. */
+    lslx_inlet_ambiguous = 4,  /**< Several could be that one; waits until one is left. */
+    lslx_inlet_lost = 5        /**< For good. */
+} lslx_inlet_state_t;
+
+/** What is wrong with the timestamps of a stream. */
+typedef enum {
+    lslx_clock_good = 0,    /**< Nothing, as far as its clock is known (lsl_time_correction). */
+    lslx_clock_unix = 1,    /**< They are seconds since 1970. */
+    lslx_clock_foreign = 2, /**< They are of another clock. */
+    lslx_clock_future = 3,  /**< They lie ahead of the time at which they come. */
+    lslx_clock_drifting = 4 /**< They are of a clock that is too fast or too slow. */
+} lslx_clock_suspect_t;
+
+/** How an inlet is doing. Later versions add fields at the end, and states. */
+typedef struct {
+    uint32_t size;           /**< Set it to sizeof(lslx_inlet_health_t); becomes what was filled. */
+    uint32_t state;          /**< One of lslx_inlet_state_t. */
+    double silent_seconds;   /**< Since the last sample; -1.0 before the first. */
+    double expected_seconds; /**< So long it may be silent, by its pauses; -1.0 if unknown. */
+    uint32_t clock;          /**< One of lslx_clock_suspect_t. */
+    uint32_t reserved;
+} lslx_inlet_health_t;
+
+/** What the searches of this process have done so far. Later versions add fields at the end. */
+typedef struct {
+    uint32_t size;              /**< Set it to sizeof(lslx_discovery_stats_t); becomes what was filled. */
+    uint32_t reserved;
+    uint64_t waves;             /**< Waves of queries that began. */
+    uint64_t queries;           /**< Datagrams with a query that left. */
+    uint64_t answers;           /**< Answers that counted. */
+    uint64_t overruns;          /**< Datagrams that the system dropped for lack of room. */
+    uint64_t tcp_probes;        /**< Ports that were asked over TCP. */
+    uint64_t tcp_found;         /**< Answers of streams over TCP. */
+    uint64_t interface_changes; /**< Times that interfaces or addresses changed. */
+    uint64_t rescued;           /**< Outlets that were gone and were found, or their successors. */
+    uint64_t conflicts;         /**< Streams of which two are there that cannot be told apart. */
+} lslx_discovery_stats_t;
+
 /** What an outlet has done so far. Later versions add fields at the end. */
 typedef struct {
     uint32_t size;           /**< Set it to sizeof(lslx_outlet_stats_t); becomes what was filled. */
@@ -107,6 +151,15 @@ LIBLSL_C_API int32_t lslx_inlet_fd_clear(lsl_inlet in);
 /** Fills what stats->size has room for; set that first. 0 or an error code. */
 LIBLSL_C_API int32_t lslx_inlet_stats(lsl_inlet in, lslx_inlet_stats_t *stats);
 LIBLSL_C_API int32_t lslx_outlet_stats(lsl_outlet out, lslx_outlet_stats_t *stats);
+
+/**
+ * How an inlet is doing, filled in the same way: whether its outlet is there, and what is
+ * wrong with its timestamps. Asks nobody.
+ */
+LIBLSL_C_API int32_t lslx_inlet_health(lsl_inlet in, lslx_inlet_health_t *health);
+
+/** What all searches of this process did, filled in the same way. */
+LIBLSL_C_API int32_t lslx_discovery_stats(lslx_discovery_stats_t *stats);
 
 /**
  * Fills in at most capacity readers and returns how many there are, which may be more.

@@ -5,9 +5,10 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use lsl_core::Timeout;
+use lsl_core::{ClockSuspect, InletState, Timeout};
 use lsl_platform::signal::{IS_DESCRIPTOR, Signal};
 
+use crate::context::context;
 use crate::guard::{code, guard};
 use crate::handle::Handle;
 use crate::inlet::InletObject;
@@ -46,6 +47,50 @@ pub struct InletStats {
     pub lost_unknown: u64,
     /// Numberings of samples met, the first included.
     pub generations: u64,
+}
+
+/// Health of an inlet; `lslx_inlet_health_t`. Fields are only ever added at the end.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InletHealth {
+    /// Bytes of the structure. The caller sets its size, the library the number of bytes filled.
+    pub size: u32,
+    /// State of the data connection, one of `lslx_inlet_state_t`.
+    pub state: u32,
+    /// Seconds since the last sample; -1.0 before the first.
+    pub silent_seconds: f64,
+    /// Seconds that the stream may be silent; -1.0 if that is not known.
+    pub expected_seconds: f64,
+    /// What is wrong with its stamps, one of `lslx_clock_suspect_t`.
+    pub clock: u32,
+    pub reserved: u32,
+}
+
+/// Counters of the searches of this process; `lslx_discovery_stats_t`. Fields are only ever added at the end.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DiscoveryStats {
+    /// Bytes of the structure. The caller sets its size, the library the number of bytes filled.
+    pub size: u32,
+    pub reserved: u32,
+    /// Waves of queries that began.
+    pub waves: u64,
+    /// Datagrams with a query that left.
+    pub queries: u64,
+    /// Answers that counted.
+    pub answers: u64,
+    /// Datagrams that the system dropped for lack of room.
+    pub overruns: u64,
+    /// Ports that were asked over TCP.
+    pub tcp_probes: u64,
+    /// Answers of streams over TCP.
+    pub tcp_found: u64,
+    /// Changes of interfaces or addresses.
+    pub interface_changes: u64,
+    /// Outlets that were gone and were found again, or their successors.
+    pub rescued: u64,
+    /// Streams of which there are two that cannot be told apart.
+    pub conflicts: u64,
 }
 
 /// Counters of an outlet; `lslx_outlet_stats_t`. Fields are only ever added at the end.
@@ -184,6 +229,75 @@ pub unsafe extern "C" fn lslx_inlet_stats(inlet: Handle, stats: *mut InletStats)
     })
 }
 
+/// Fills `health`, whose `size` the caller has set, with how the inlet is doing. Returns 0, or an error code (-3
+/// for a size below 8).
+///
+/// # Safety
+/// `health` is NULL (-4) or points to a structure of at least the size it says, aligned to 8 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lslx_inlet_health(inlet: Handle, health: *mut InletHealth) -> i32 {
+    status(|| {
+        let now = inlet::find(inlet)?.inlet.health();
+        let filled = InletHealth {
+            state: state_number(now.state),
+            silent_seconds: now.silent_secs.unwrap_or(-1.0),
+            expected_seconds: now.expected_secs.unwrap_or(-1.0),
+            clock: now.clock.map_or(0, suspect_number),
+            ..InletHealth::default()
+        };
+        // SAFETY: the caller vouches for it; both structures begin with their size.
+        unsafe { give(filled, health) }
+    })
+}
+
+fn state_number(state: InletState) -> u32 {
+    match state {
+        InletState::Connecting => 0,
+        InletState::Connected => 1,
+        InletState::Suspect => 2,
+        InletState::Searching => 3,
+        InletState::Ambiguous => 4,
+        InletState::Lost => 5,
+        _ => u32::MAX,
+    }
+}
+
+fn suspect_number(suspect: ClockSuspect) -> u32 {
+    match suspect {
+        ClockSuspect::Unix => 1,
+        ClockSuspect::Foreign => 2,
+        ClockSuspect::Future => 3,
+        ClockSuspect::Drifting => 4,
+        _ => u32::MAX,
+    }
+}
+
+/// Fills `stats`, whose `size` the caller has set, with the counters of all searches of this process. Returns 0, or
+/// an error code (-3 for a size below 8). Reads the configuration if nothing did before.
+///
+/// # Safety
+/// `stats` is NULL (-4) or points to a structure of at least the size it says, aligned to 8 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lslx_discovery_stats(stats: *mut DiscoveryStats) -> i32 {
+    status(|| {
+        let now = context().discovery();
+        let filled = DiscoveryStats {
+            waves: now.waves,
+            queries: now.queries,
+            answers: now.answers,
+            overruns: now.overruns,
+            tcp_probes: now.tcp_probes,
+            tcp_found: now.tcp_found,
+            interface_changes: now.interface_changes,
+            rescued: now.rescued,
+            conflicts: now.conflicts,
+            ..DiscoveryStats::default()
+        };
+        // SAFETY: the caller vouches for it; both structures begin with their size.
+        unsafe { give(filled, stats) }
+    })
+}
+
 /// Fills `stats`, whose `size` the caller has set, with the counters of the outlet. Returns 0, or an error
 /// code (-3 for a size below 8).
 ///
@@ -309,6 +423,18 @@ trait Sized32: Copy {
 }
 
 impl Sized32 for InletStats {
+    fn with_size(self, size: u32) -> Self {
+        Self { size, ..self }
+    }
+}
+
+impl Sized32 for InletHealth {
+    fn with_size(self, size: u32) -> Self {
+        Self { size, ..self }
+    }
+}
+
+impl Sized32 for DiscoveryStats {
     fn with_size(self, size: u32) -> Self {
         Self { size, ..self }
     }

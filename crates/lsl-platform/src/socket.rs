@@ -73,6 +73,45 @@ pub fn force_receive_buffer(_socket: impl AsSocket, _bytes: usize) -> io::Result
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Returns how many datagrams the socket lost since it was opened because it had no room for them.
+///
+/// # Errors
+/// Those of `getsockopt(2)`; on other systems than Linux always `Unsupported`.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "rustix does not know the option")]
+pub fn drops(socket: impl AsSocket) -> io::Result<u64> {
+    use std::os::fd::AsRawFd;
+
+    let mut numbers = [0_u32; libc::SK_MEMINFO_DROPS as usize + 1];
+    let mut length = libc::socklen_t::try_from(size_of_val(&numbers)).unwrap_or(0);
+    let descriptor = socket.as_fd().as_raw_fd();
+    let place = numbers.as_mut_ptr().cast();
+    // SAFETY: an open descriptor, and as much room as the length says.
+    let failed = unsafe {
+        libc::getsockopt(
+            descriptor,
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            place,
+            &raw mut length,
+        )
+    };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let drops = numbers.get(libc::SK_MEMINFO_DROPS as usize);
+    Ok(drops.copied().unwrap_or(0).into())
+}
+
+/// Fails: no other system tells.
+///
+/// # Errors
+/// Always `Unsupported`.
+#[cfg(not(target_os = "linux"))]
+pub fn drops(_socket: impl AsSocket) -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Lets datagrams over IPv4 leave whole or not at all, whatever is known of the path: for measuring it.
 ///
 /// # Errors
@@ -126,6 +165,19 @@ mod tests {
         drop(far);
         let closed = send_nonblocking(&near, b"x").unwrap_err();
         assert_eq!(closed.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_socket_knows_what_it_lost() {
+        let receiver = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&receiver, 4096).unwrap();
+        assert_eq!(drops(&receiver).unwrap(), 0);
+        let to = receiver.local_addr().unwrap();
+        for _ in 0..1000 {
+            receiver.send_to(&[0; 100], to).unwrap();
+        }
+        assert!((900..1000).contains(&drops(&receiver).unwrap()));
     }
 
     #[test]

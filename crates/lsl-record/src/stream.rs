@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lsl_core::{
-    BufferLength, ChannelFormat, Error, Inlet, KeyChange, PeerHistory, ProcessingOptions,
-    StreamInfo, TimeCorrection, local_clock,
+    BufferLength, ChannelFormat, ClockSuspect, Error, Inlet, KeyChange, PeerHistory,
+    ProcessingOptions, StreamInfo, TimeCorrection, local_clock,
 };
 use lsl_platform::terminal::printable;
 use lsl_xdf::{Gap, StreamHeader};
@@ -556,7 +556,7 @@ impl StreamTask {
                 self.newest = Some(newest);
                 if !is_replay {
                     // Before the cut, which would take stamps of another clock for later ones.
-                    self.judge_clock(newest);
+                    self.judge_clock(inlet, newest);
                 }
             }
             self.cut(pending, before, &mut gaps);
@@ -590,13 +590,16 @@ impl StreamTask {
         }
     }
 
-    /// Says so if the stamp of a sample that has just come is of no clock of LSL.
-    fn judge_clock(&mut self, stamp: f64) {
+    /// Says so if stamps are of no clock of LSL: those of the inlet, or the one of a sample that has just come.
+    fn judge_clock(&mut self, inlet: &Inlet, stamp: f64) {
         let Some(to_ours) = self.to_ours() else {
             return;
         };
         let lag_secs = local_clock() - (stamp + to_ours);
-        if lag_secs.abs() > ALIEN_SECS {
+        // A sample may have waited here, but none comes long before its time.
+        let judged = ClockSuspect::of_sample(lag_secs.min(0.0), stamp, None, 0.0);
+        let suspect = inlet.health().clock.or(judged);
+        if suspect.is_some_and(ClockSuspect::is_other_clock) {
             self.alien_reported = true;
             let name = self.info.name().into_owned();
             self.common
@@ -768,8 +771,6 @@ const OFFSET_SECS: f64 = 5.0;
 const FIRST_OFFSET: Duration = Duration::from_secs(3);
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(300);
-/// Stamps that far from now are not of LSL's clock, or of no clock.
-const ALIEN_SECS: f64 = 60.0;
 
 #[cfg(test)]
 mod tests;

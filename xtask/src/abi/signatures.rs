@@ -91,6 +91,8 @@ fn rust_type(c_type: &str) -> Result<String> {
         | "lsl_continuous_resolver" => "Handle",
         "lslx_log_callback" => "Option<LogCallback>",
         "lslx_inlet_stats_t" => "InletStats",
+        "lslx_inlet_health_t" => "InletHealth",
+        "lslx_discovery_stats_t" => "DiscoveryStats",
         "lslx_outlet_stats_t" => "OutletStats",
         "lslx_consumer_t" => "Consumer",
         "lslx_gap_t" => "Gap",

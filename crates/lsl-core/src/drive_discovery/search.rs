@@ -29,6 +29,7 @@ use crate::drive_discovery::replies::take_in;
 use crate::drive_discovery::tcp_probe;
 use crate::net::changes::Subscription;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
+use crate::net::overruns::Overruns;
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sockets::{self, Family};
 use crate::{Error, Result, StreamInfo};
@@ -187,6 +188,7 @@ struct Link {
     /// The query, and one that asks everybody, because outlets that hide what they are do not answer the other.
     datagrams: Vec<Vec<u8>>,
     sweep: Option<Vec<u8>>,
+    overruns: Overruns,
 }
 
 impl Link {
@@ -205,6 +207,7 @@ impl Link {
             return_port,
             datagrams: search.datagrams(return_port),
             sweep: search.sweep_datagram(return_port),
+            overruns: Overruns::default(),
         })
     }
 
@@ -251,7 +254,7 @@ impl Driver {
     async fn run(mut self) {
         loop {
             let now = local_clock();
-            let (action, has_forgotten) = {
+            let (action, has_forgotten, conflicts) = {
                 let mut search = self.inbox.monitor.lock();
                 if search.revision() != self.revision {
                     self.revision = search.revision();
@@ -259,10 +262,20 @@ impl Driver {
                         link.datagrams = search.datagrams(link.return_port);
                     }
                 }
-                (search.poll(now), search.take_forgotten())
+                let action = search.poll(now);
+                (action, search.take_forgotten(), search.take_conflicts())
             };
+            for (one, other) in conflicts {
+                self.inbox.context.tell_conflict(&one, &other);
+            }
             if has_forgotten {
                 self.inbox.monitor.wake();
+            }
+            if matches!(
+                action,
+                SearchAction::SendMulticast | SearchAction::SendUnicast | SearchAction::Done
+            ) {
+                self.look_for_overruns(now);
             }
             match action {
                 SearchAction::SendMulticast => self.send_multicast(now),
@@ -342,6 +355,15 @@ impl Driver {
                 drop(search);
                 hosts.network_changed();
             }
+        }
+    }
+
+    fn look_for_overruns(&mut self, now: f64) {
+        let counters = self.inbox.context.discovery_counters();
+        let links = self.links.iter_mut();
+        let lost = links.filter_map(|it| it.overruns.look(&*it.socket, counters).then_some(()));
+        if lost.count() > 0 {
+            self.inbox.monitor.lock().handle_overrun(now);
         }
     }
 

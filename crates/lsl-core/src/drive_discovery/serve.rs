@@ -29,9 +29,11 @@ use crate::drive_discovery::network_config::{NetworkConfig, present_interfaces};
 use crate::drive_discovery::responder;
 use crate::drive_outlet::origin::StreamClock;
 use crate::net::monitor::lock_ignoring_poison;
+use crate::net::overruns::Overruns;
 use crate::net::runtime::{self, AbortOnDrop};
 use crate::net::sealed_time::SealedClocks;
 use crate::net::sockets::{self, Family};
+use crate::stats::DiscoveryCounters;
 use crate::{Error, Result};
 
 /// The announcing side of a context. Start at [`Service::open`].
@@ -53,6 +55,7 @@ struct Shared {
     clocks: Arc<SealedClocks>,
     /// `None` forbids nothing in plaintext.
     security: Option<Arc<Security>>,
+    counters: Arc<DiscoveryCounters>,
 }
 
 impl Shared {
@@ -73,12 +76,14 @@ impl Service {
         max_cached_queries: usize,
         policy: SourcePolicy,
         security: Option<Arc<Security>>,
+        counters: Arc<DiscoveryCounters>,
     ) -> Self {
         let shared = Shared {
             registry: Mutex::new(Registry::new(policy)),
             evaluator: Mutex::new(Evaluator::new(max_cached_queries)),
             clocks: Arc::default(),
             security,
+            counters,
         };
         Self {
             network,
@@ -348,6 +353,7 @@ async fn listen(at: Listener, shared: Arc<Shared>, answers: mpsc::Sender<QueuedQ
         answers_by,
         source,
     } = at;
+    let mut overruns = Overruns::default();
     loop {
         let received = sockets::receive_from(&socket, |datagram, from| {
             // The thread may have been busy since the datagram came, which is nobody's offset.
@@ -369,6 +375,7 @@ async fn listen(at: Listener, shared: Arc<Shared>, answers: mpsc::Sender<QueuedQ
                 continue;
             }
         };
+        overruns.look_now_and_then(&*socket, &shared.counters, received_at);
         match answer {
             Answer::Ignore => {}
             Answer::Time(request) => {

@@ -119,12 +119,17 @@ impl<'a> Attendance<'a> {
         let next = self.read(&mut state, context, is_due, until);
         let arrived = state.feed.counts().samples > before.0;
         let lost = state.feed.take_lost(local_clock);
+        let warning = state.feed.take_clock_warning();
         let is_opened = state.is_opened();
         let ended = state.disconnect.is_some().then(|| state.end());
         drop(state);
         if let Some((samples, reason)) = lost {
             let name = shared.info.name();
             tracing::warn!("stream {name:?}: {samples} samples lost ({reason})");
+        }
+        if let Some(suspect) = warning {
+            let name = shared.info.name();
+            tracing::warn!("stream {name:?}: its stamps are not on the clock of LSL: {suspect}");
         }
         if arrived || is_opened != before.1 || ended.is_some() {
             shared.feed.wake();

@@ -7,6 +7,7 @@ pub(crate) mod echo;
 pub(crate) mod feed_state;
 pub(crate) mod full_info;
 pub(crate) mod handshake;
+pub(crate) mod health;
 #[cfg(all(test, lsl_loom))]
 mod loom;
 pub(crate) mod lost;

@@ -13,6 +13,7 @@ use lsl_proto::inlet::recovery::{
 use crate::Error;
 use crate::drive_inlet::recovery::ANSWER_LIMIT;
 use crate::drive_inlet::shared::InletShared;
+use crate::net::changes::Subscription;
 use crate::net::select2::{Either, select2};
 use crate::net::trust_watch;
 
@@ -73,7 +74,12 @@ impl InletShared {
     /// Tells the machine of an event, and all tasks to look.
     pub(crate) fn tell(&self, input: Input) -> Option<Notice> {
         let recovery = &self.source.recovery;
-        let notice = recovery.update(|recovery| recovery.handle(input, local_clock()));
+        let (notice, rescues) = recovery.update(|recovery| {
+            let before = recovery.rescues();
+            let notice = recovery.handle(input, local_clock());
+            (notice, recovery.rescues() - before)
+        });
+        self.context.discovery_counters().rescued.add(rescues);
         match notice {
             Some(Notice::Adopted) => {
                 let info = self.source.info();
@@ -103,6 +109,7 @@ impl InletShared {
         let recovery = &self.source.recovery;
         let _turn = self.source.turn.lock().await;
         recovery.lock().repeat_action();
+        let mut changes = self.changes();
         let mut working = None;
         loop {
             let waits_for = |recovery: &Recovery| (recovery.poll_timeout(), recovery.has_action());
@@ -113,9 +120,19 @@ impl InletShared {
                 action => Some(action),
             };
             let looking = recovery.wait(due.unwrap_or(f64::INFINITY), look);
-            let next = match &mut working {
-                Some(working) => select2(looking, working).await,
-                None => Either::First(looking.await),
+            let next = async {
+                match &mut working {
+                    Some(working) => select2(looking, working).await,
+                    None => Either::First(looking.await),
+                }
+            };
+            let next = match select2(next, changes.changed()).await {
+                Either::First(next) => next,
+                Either::Second(_) => {
+                    let is_cut = self.is_cut();
+                    self.tell(Input::Changed { is_cut });
+                    continue;
+                }
             };
             match next {
                 Either::First(Some(Some(action))) => working = Some(Box::pin(self.perform(action))),
@@ -126,6 +143,15 @@ impl InletShared {
                 }
                 Either::Second(()) => working = None,
             }
+        }
+    }
+
+    /// Hears of changes of the network, if something can be done about them.
+    fn changes(&self) -> Subscription {
+        if self.recoverable {
+            self.context.network().changes()
+        } else {
+            Subscription::none()
         }
     }
 

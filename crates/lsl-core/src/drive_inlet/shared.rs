@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use lsl_platform::clock::{local_clock, utc_now};
 use lsl_platform::fork::Generation;
 use lsl_proto::clock::{PostProcessor, TimeCorrection};
 use lsl_proto::inlet::{Feed, FeedOptions, SampleRing};
@@ -199,8 +200,10 @@ impl InletShared {
             // First, or a pull that finds no offset would be given the old one here, again and again.
             self.facts.update(|facts| facts.correction = None);
         }
-        let offset_secs = correction.map(|it| it.offset_secs);
-        self.feed.lock().feed.set_offset(offset_secs, was_reset);
+        let unix_ahead_secs = utc_now().as_secs_f64() - local_clock();
+        let mut state = self.feed.lock();
+        (state.feed).set_clock(correction.as_ref(), was_reset, unix_ahead_secs);
+        drop(state);
         self.facts.update(|facts| facts.correction = correction);
     }
 
@@ -226,7 +229,6 @@ const STRING_RING_BYTES: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {
-    use lsl_platform::clock::local_clock;
     use lsl_proto::clock::{Action, OffsetEstimator};
     use lsl_proto::config::Config;
 

@@ -40,22 +40,32 @@ impl InletShared {
     pub(super) async fn probe(&self) -> bool {
         let set = |keepalive| {
             let state = self.feed.lock();
-            let stream = state.connection.as_deref().and_then(Connection::stream)?;
-            // What cannot be asked faster is asked as ever.
-            let _ = stream.set_keepalive(keepalive);
-            stream.local_addr().ok()
+            if let Some(stream) = state.connection.as_deref().and_then(Connection::stream) {
+                // What cannot be asked faster is asked as ever.
+                let _ = stream.set_keepalive(keepalive);
+            }
         };
-        let Some(mut own) = set(&PROBING).filter(|own| own.port() != 0) else {
-            return true;
-        };
-        own.set_port(0);
-        let bound = UdpSocket::bind(own);
-        if bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable) {
+        set(&PROBING);
+        if self.is_cut() {
             return false;
         }
         tokio::time::sleep(PROBE_LIMIT).await;
         set(&KEEPALIVE.with_retries(RETRIES));
         true
+    }
+
+    /// Returns whether the address of this end of the connection is gone.
+    pub(super) fn is_cut(&self) -> bool {
+        let state = self.feed.lock();
+        let stream = state.connection.as_deref().and_then(Connection::stream);
+        let own = stream.and_then(|stream| stream.local_addr().ok());
+        drop(state);
+        let Some(mut own) = own.filter(|own| own.port() != 0) else {
+            return false;
+        };
+        own.set_port(0);
+        let bound = UdpSocket::bind(own);
+        bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod monitor;
+pub(crate) mod overruns;
 pub(crate) mod runtime;
 pub(crate) mod scope;
 pub(crate) mod sealed_time;

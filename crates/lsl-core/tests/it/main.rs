@@ -11,6 +11,7 @@
 
 mod anywhere;
 mod discovery;
+mod health;
 mod hostile;
 mod lab;
 mod port;

@@ -171,7 +171,7 @@ pub(super) fn drops(ports: PortsInUse) -> Option<Drops> {
     Some(Drops { ports, by_inode })
 }
 
-/// `udp.drops`: what sockets at ports of LSL lost since then.
+/// `udp.drops`: what sockets at ports of LSL lost since then, and those that had lost many.
 pub(super) fn lost_since(before: &Drops) -> Option<Vec<SocketDrops>> {
     let lost: Vec<_> = udp_sockets()
         .ok()?
@@ -179,7 +179,7 @@ pub(super) fn lost_since(before: &Drops) -> Option<Vec<SocketDrops>> {
         .filter(|it| it.port == before.ports.multicast || before.ports.has(it.port))
         .filter_map(|it| {
             let lost = it.drops.saturating_sub(*before.by_inode.get(&it.inode)?);
-            (lost > 0).then_some((it, lost))
+            (lost > 0 || it.drops > MANY_DROPS).then_some((it, lost))
         })
         .collect();
     let inodes: Vec<u64> = lost.iter().map(|(it, _)| it.inode).collect();
@@ -191,6 +191,7 @@ pub(super) fn lost_since(before: &Drops) -> Option<Vec<SocketDrops>> {
     let lost = lost.into_iter().map(|(it, lost)| SocketDrops {
         port: it.port,
         lost,
+        total: it.drops,
         program: programs.remove(&it.inode),
     });
     Some(lost.collect())
@@ -236,6 +237,9 @@ pub(super) fn is_contained() -> Option<bool> {
         .any(|it| Path::new(it).exists());
     Some(is_marked || version.to_ascii_lowercase().contains("microsoft"))
 }
+
+/// Fewer are lost by a program that was busy once.
+const MANY_DROPS: u64 = 100;
 
 /// Flags of `/sys/class/net/*/flags`.
 const IFF_UP: u32 = 0x1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::configuration::count;
-use super::{Cause, filters};
+use super::{Cause, filters, streams};
 use crate::observe::{Interface, Kind, Observations, SocketDrops, StreamSeen, WayKind};
 use crate::remedy::{self, Remedy};
 
@@ -233,7 +233,14 @@ pub(super) fn no_multicast(seen: &Observations) -> Option<Cause> {
 }
 
 pub(super) fn overrun(seen: &Observations) -> Option<Cause> {
-    let worst = seen.drops.iter().flatten().max_by_key(|it| it.lost)?;
+    let all = || seen.drops.iter().flatten();
+    let now = all().filter(|it| it.lost > 0).max_by_key(|it| it.lost);
+    // What was lost before matters only if answers are missing.
+    let before = || {
+        let worst = all().max_by_key(|it| it.total)?;
+        streams::fades(seen).map(|_| worst)
+    };
+    let worst = now.or_else(before)?;
     let who = |it: &SocketDrops| {
         it.program.as_ref().map_or_else(
             || format!("a program at UDP {}", it.port),
@@ -250,7 +257,7 @@ pub(super) fn overrun(seen: &Observations) -> Option<Cause> {
             .drops
             .iter()
             .flatten()
-            .map(|it| format!("{}: {} lost", who(it), it.lost))
+            .map(|it| format!("{}: {} lost now, {} in all", who(it), it.lost, it.total))
             .collect(),
         remedies: vec![remedy::more_room(seen)],
         ..Cause::default()

@@ -1,8 +1,8 @@
 use super::tests::{check_itself, healthy, ids, notes};
 use super::*;
 use crate::observe::{
-    Barred, ClockAnswer, DescriptorsUsed, Fed, LibraryUsed, Opened, Place, Program, StreamProbed,
-    Verdict,
+    Barred, ClockAnswer, DescriptorsUsed, Fed, LibraryUsed, Opened, Place, Program, SocketDrops,
+    StreamProbed, Verdict,
 };
 
 /// A stream of 100 Hz that is read for three seconds, in order.
@@ -226,4 +226,18 @@ fn risks_of_streams() {
     check_itself("stream.fades", |seen| {
         seen.wave.as_mut().unwrap().streams[0].waves = 1;
     });
+    // What a program lost before matters if answers are missing.
+    let lost_before = |seen: &mut Observations| {
+        seen.drops = Some(vec![SocketDrops {
+            port: 16573,
+            lost: 0,
+            total: 101,
+            program: None,
+        }]);
+    };
+    let mut seen = healthy();
+    lost_before(&mut seen);
+    assert!(ids(&seen).is_empty() && notes(&seen).is_empty());
+    seen.wave.as_mut().unwrap().streams[0].waves = 1;
+    assert_eq!(ids(&seen), ["udp.overrun"]);
 }

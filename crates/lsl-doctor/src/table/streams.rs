@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use lsl_proto::clock::ClockSuspect;
 use serde::{Deserialize, Serialize};
 
 use super::configuration::count;
 use super::network::answered;
 use super::{Cause, peers};
-use crate::alien::{self, Suspect};
 use crate::observe::{
     Barred, ClockAnswer, DescriptorsUsed, Fed, Observations, Opened, StreamProbed, StreamSeen,
     Verdict,
@@ -85,7 +85,7 @@ fn has(stream: &StreamProbed, trouble: Trouble) -> bool {
     let fed = stream.fed.as_ref();
     let regular = fed.filter(|_| stream.rate > 0.0);
     // Stamps of another clock may be in other units.
-    let stamped = regular.filter(|_| suspect(stream) != Some(Suspect::Foreign));
+    let stamped = regular.filter(|_| suspect(stream) != Some(ClockSuspect::Foreign));
     match trouble {
         Trouble::Closed => stream.opened == Some(Opened::Closed),
         Trouble::Unreachable => stream.opened == Some(Opened::Unreachable),
@@ -114,9 +114,11 @@ fn growing_lag(fed: &Fed) -> Option<f64> {
     (*last > OLD_SECS && last - first > GROWTH_SECS).then_some(*last)
 }
 
-fn suspect(stream: &StreamProbed) -> Option<Suspect> {
+fn suspect(stream: &StreamProbed) -> Option<ClockSuspect> {
     let fed = stream.fed.as_ref()?;
-    alien::judge(&fed.lags, fed.stamp?, fed.day, uncertainty(fed)?)
+    // The first second has what waited for the connection.
+    let lag = *fed.lags.get(1..)?.last()?;
+    ClockSuspect::of_sample(lag, fed.stamp?, fed.day, uncertainty(fed)?)
 }
 
 /// A cause that is what some streams have: what is said of the first, and of each.
@@ -253,12 +255,11 @@ pub(super) fn alien(seen: &Observations) -> Option<Cause> {
     let says = |it: &StreamProbed| {
         let lag = it.fed.as_ref().and_then(|fed| fed.lags.last().copied());
         let why = match suspect(it) {
-            Some(Suspect::Unix) => "they are seconds since 1970".to_owned(),
-            Some(Suspect::Future) => format!(
+            Some(ClockSuspect::Future) => format!(
                 "they are {:.0} ms ahead of the time at which they come",
                 lag.unwrap_or_default() * -1000.0
             ),
-            _ => "they are of another clock".to_owned(),
+            suspect => suspect.map(|it| it.to_string()).unwrap_or_default(),
         };
         format!(
             "Stamps of {} are not of the LSL clock: {why}. A recording cannot align it with other streams.",
@@ -505,7 +506,8 @@ pub(super) fn fades(seen: &Observations) -> Option<Cause> {
     let first = faint.first()?;
     Some(Cause {
         // A way that loses or delays all has a finding of its own.
-        is_harmless: faint.iter().all(|it| peers::is_poor(seen, it.address)),
+        is_harmless: faint.iter().all(|it| peers::is_poor(seen, it.address))
+            || seen.drops.iter().flatten().next().is_some(),
         subject: first.name.clone(),
         text: format!(
             "{} answered in {} of {} waves: a short search may miss it.",

@@ -335,6 +335,7 @@ fn causes_on_this_machine() {
         seen.drops = Some(vec![SocketDrops {
             port: 16573,
             lost: 12,
+            total: 12,
             program: None,
         }]);
     });

@@ -141,6 +141,26 @@ fn counters_of_both_ends() {
         (96, 1, 1)
     );
 
+    let mut health = InletHealth {
+        size: u32::try_from(size_of::<InletHealth>()).unwrap(),
+        ..InletHealth::default()
+    };
+    // SAFETY: a structure of the size it says.
+    let filled = unsafe { lslx_inlet_health(stream.inlet, &raw mut health) };
+    assert_eq!(
+        (filled, health.size, health.state, health.clock),
+        (0, 32, 1, 0)
+    );
+    assert!((0.0..SOON).contains(&health.silent_seconds));
+    assert!(health.expected_seconds < 0.0, "an irregular stream");
+    let mut searches = DiscoveryStats {
+        size: u32::try_from(size_of::<DiscoveryStats>()).unwrap(),
+        ..DiscoveryStats::default()
+    };
+    // SAFETY: as above.
+    let filled = unsafe { lslx_discovery_stats(&raw mut searches) };
+    assert_eq!((filled, searches.size), (0, 80));
+
     // A program built with a shorter structure gets no more than it knows.
     let mut short = [7_u64; 4];
     let place = short.as_mut_ptr().cast::<InletStats>();

@@ -9,6 +9,8 @@
 _Static_assert(sizeof(lslx_inlet_stats_t) == 104, "lslx_inlet_stats_t");
 _Static_assert(offsetof(lslx_inlet_stats_t, idle_seconds) == 56, "idle_seconds");
 _Static_assert(sizeof(lslx_outlet_stats_t) == 96, "lslx_outlet_stats_t");
+_Static_assert(sizeof(lslx_inlet_health_t) == 32, "lslx_inlet_health_t");
+_Static_assert(sizeof(lslx_discovery_stats_t) == 80, "lslx_discovery_stats_t");
 _Static_assert(sizeof(lslx_consumer_t) == 112, "lslx_consumer_t");
 _Static_assert(offsetof(lslx_consumer_t, sent) == 64, "sent");
 _Static_assert(offsetof(lslx_consumer_t, encrypted) == 88, "encrypted");
@@ -118,6 +120,12 @@ static void counters(lsl_outlet outlet, lsl_inlet inlet)
     CHECK(old.samples == 100 && old.guard == 7 && old.size == 16);
     old.size = 4;
     CHECK(lslx_inlet_stats(inlet, (lslx_inlet_stats_t *)&old) == lsl_argument_error);
+    lslx_inlet_health_t health = {.size = sizeof health};
+    lslx_discovery_stats_t searches = {.size = sizeof searches};
+    CHECK(lslx_inlet_health(inlet, &health) == 0 && lslx_discovery_stats(&searches) == 0);
+    CHECK(health.state == lslx_inlet_connected && health.clock == lslx_clock_good);
+    CHECK(health.size == sizeof health && health.silent_seconds >= 0);
+    CHECK(searches.size == sizeof searches && searches.conflicts == 0);
     CHECK(lslx_outlet_consumers(outlet, NULL, 0) == 1);
     CHECK(lslx_outlet_consumers(outlet, consumers, 3) == 1);
     CHECK(consumers[0].sent == 100 && strchr(consumers[0].address, ':') != NULL);

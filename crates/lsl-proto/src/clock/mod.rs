@@ -1,6 +1,7 @@
 //! Time: the offset of another clock from ours, and the corrections of timestamps on the way to the
 //! user. No machine here sends, waits or reads a clock. Spec: lsl-protocol §5.2, §11.
 
+mod alien;
 mod machine;
 mod offset;
 mod pings;
@@ -8,6 +9,7 @@ mod postprocess;
 mod source;
 mod watch;
 
+pub use self::alien::{ClockSuspect, StampWatch};
 pub use self::machine::{Clock, ClockEvent, ClockLimits, Probe};
 pub use self::offset::{Action, OffsetEstimator, ProbeSchedule, RejectedReply};
 pub use self::pings::{PingAction, PingWaves};

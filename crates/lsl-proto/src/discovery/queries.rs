@@ -39,6 +39,8 @@ pub(super) struct QueryPacer {
     unicast_sent: usize,
     /// Datagrams that came, whatever they were.
     received: u64,
+    /// Whether answers came faster than they were read.
+    is_slow: bool,
 }
 
 /// Pause after a multicast query.
@@ -77,6 +79,11 @@ impl QueryPacer {
             self.unicast_sent = 0;
             self.unicast.extend(targets);
         }
+    }
+
+    /// Lets multicast queries leave more slowly from now on. Returns false if they do already.
+    pub(super) fn slow_down(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_slow, true)
     }
 
     /// Counts a datagram that came.
@@ -118,8 +125,9 @@ impl QueryPacer {
             self.lull = None;
             return None;
         };
+        let pause_secs = if self.is_slow { SLOW_SECS } else { TICK_SECS };
         self.lull = Some(Lull {
-            ends_at: now + TICK_SECS,
+            ends_at: now + pause_secs,
             ticks: 0,
             received: self.received,
         });
@@ -167,6 +175,8 @@ const EVENT_PAUSE_SECS: f64 = 1.0;
 /// Between two copies of a multicast query. What the first finds it finds at once; the others are for
 /// networks that carry only one of the groups, and for interfaces in turn. Also between two bursts.
 const TICK_SECS: f64 = 0.001;
+/// The same once answers were lost.
+const SLOW_SECS: f64 = 0.005;
 /// So many answers in a tick are a flood, whose end is waited for, at most for so many ticks.
 const FLOOD: u64 = 32;
 const MOST_TICKS: u32 = 25;
@@ -215,6 +225,14 @@ mod tests {
             assert_eq!(run(&mut pacer, answers), expected, "{answers}");
             assert!(!pacer.is_spreading());
         }
+    }
+
+    #[test]
+    fn once_answers_were_lost_copies_leave_more_slowly() {
+        let mut pacer = QueryPacer::default();
+        assert!(pacer.slow_down() && !pacer.slow_down());
+        pacer.spread(targets(3).map(Transmit::from).collect(), 100.0);
+        assert_eq!(run(&mut pacer, 0), [0, 5, 10]);
     }
 
     #[test]

@@ -97,6 +97,9 @@ pub enum ResolverEvent {
     Changed(StreamInfo),
     /// A stream did not answer for too long; this is what was last known of it.
     Lost(StreamInfo),
+    /// Two streams are there that cannot be told apart: they have the same source id, name and type, or the same uid
+    /// on two hosts. Told once.
+    Conflict(Box<[StreamInfo; 2]>),
 }
 
 /// Fate of a received reply.
@@ -165,6 +168,7 @@ pub struct Search {
     vetoes: Vec<Veto>,
     /// Of a search for lost streams.
     rescue: Option<rescue::Rescue>,
+    conflicts: conflicts::Conflicts,
 }
 
 /// Leaves out answers that are not to be believed or not wanted, by what they say of themselves.
@@ -182,6 +186,7 @@ struct Found {
     info: StreamInfo,
     /// Host that told of it first.
     sender: IpAddr,
+    first_seen: f64,
     last_seen: f64,
     /// The wave that `info` answers.
     wave: u64,
@@ -192,6 +197,8 @@ struct Found {
     is_direct: bool,
     /// Uid of the stream that it repeats, if it is an outlet of a relay.
     origin: Option<Vec<u8>>,
+    /// What another outlet of this stream has, too.
+    identity: Option<Vec<u8>>,
 }
 
 impl Found {
@@ -259,6 +266,7 @@ impl Search {
             invalid: 0,
             vetoes: Vec::new(),
             rescue: None,
+            conflicts: conflicts::Conflicts::default(),
         }
     }
 
@@ -372,6 +380,14 @@ impl Search {
         if let Some(at) = self.event_waves.schedule(now) {
             self.next_multicast = self.next_multicast.min(at);
             self.next_unicast = self.next_unicast.min(at);
+        }
+    }
+
+    /// Begins a wave at once, and lets the copies of queries leave more slowly from now on, because answers came faster
+    /// than they were read. Not again. Spec: doctor §2.4.
+    pub fn handle_overrun(&mut self, now: f64) {
+        if self.queries.slow_down() {
+            self.next_multicast = self.next_multicast.min(now);
         }
     }
 
@@ -508,7 +524,11 @@ impl Search {
             .filter(|found| found.wave == self.wave)
         {
             let changed = found.refresh(from, now);
-            return self.on_refreshed(changed);
+            let uid = self
+                .conflicts
+                .may_be()
+                .then(|| found.info.uid_bytes().to_vec());
+            return self.on_refreshed(&uid.unwrap_or_default(), changed);
         }
         let mut info = match StreamInfo::from_xml_with(xml, &REPLY_LIMITS) {
             Ok(info) if !info.uid_bytes().is_empty() => info,
@@ -535,7 +555,10 @@ impl Search {
         {
             // Another text of the same outlet: the first one stays (§2.4).
             let changed = found.refresh(from, now);
-            return self.on_refreshed(changed);
+            if self.look_for_clone(info) {
+                return Received::Changed;
+            }
+            return self.on_refreshed(&uid, changed);
         }
         let before = self.remove(&uid);
         let sender = from.ip().to_canonical();
@@ -560,6 +583,8 @@ impl Search {
             self.push_event(ResolverEvent::Changed(info.clone()));
         }
         let found = Found {
+            first_seen: before.as_ref().map_or(now, |before| before.first_seen),
+            identity: conflicts::Conflicts::identity(&info),
             info,
             sender,
             last_seen: now,
@@ -569,8 +594,10 @@ impl Search {
             is_direct: true,
             origin,
         };
-        self.insert(uid, found, !was_relayed);
+        self.insert(uid.clone(), found, !was_relayed);
+        let has_twin = self.look_for_twin(&uid);
         match before {
+            Some(_) if has_twin => Received::Changed,
             None => Received::New,
             Some(_) if was_relayed => Received::Changed,
             Some(_) => Received::Refreshed,
@@ -638,6 +665,9 @@ impl Search {
 
     fn remove(&mut self, uid: &[u8]) -> Option<Found> {
         let found = self.found.remove(uid)?;
+        if let Some(identity) = &found.identity {
+            self.conflicts.remove(identity, uid);
+        }
         self.offered_again -= usize::from(found.origin.is_some());
         self.relayed -= usize::from(!found.is_direct);
         self.held.remove(found.text_bytes);
@@ -650,14 +680,19 @@ impl Search {
         Some(found)
     }
 
-    fn on_refreshed(&mut self, changed: Option<StreamInfo>) -> Received {
+    fn on_refreshed(&mut self, uid: &[u8], changed: Option<StreamInfo>) -> Received {
+        let has_twin = self.look_for_twin(uid);
         // Nobody was told of one that is not shown.
         let is_shown = |info: &StreamInfo| {
             let found = self.found.get(info.uid_bytes());
             found.is_some_and(|found| self.is_shown(found))
         };
         let Some(info) = changed.filter(is_shown) else {
-            return Received::Refreshed;
+            return if has_twin {
+                Received::Changed
+            } else {
+                Received::Refreshed
+            };
         };
         self.push_event(ResolverEvent::Changed(info));
         Received::Changed
@@ -745,6 +780,7 @@ const SHORTEST_UNICAST_SECS: f64 = 0.1;
 const SHORTEST_PERIOD_SECS: f64 = 0.01;
 
 mod asking;
+mod conflicts;
 mod relayed;
 mod rescue;
 #[cfg(test)]

@@ -9,7 +9,7 @@ pub use run::Run;
 use super::resumption::{Asked, LostSamples, Reconnection, ResumeCounts, Resumption};
 use super::suspicion::{Flow, Pauses};
 use super::{Connection, Disconnect, FeedDecoder, SampleRing};
-use crate::clock::{ClockOffset, PostProcessor};
+use crate::clock::{ClockOffset, ClockSuspect, PostProcessor, StampWatch, TimeCorrection};
 use crate::limits::TokenBucket;
 use crate::value::{PullElement, read_raw};
 use crate::wire::sequence::{GapReason, Position};
@@ -36,6 +36,7 @@ pub struct Feed {
     was_clock_reset: bool,
     counts: FeedCounts,
     pauses: Pauses,
+    stamps: StampWatch,
     resumption: Resumption,
     /// How often the log is told of losses.
     reports: TokenBucket,
@@ -145,6 +146,7 @@ impl Feed {
             was_clock_reset: false,
             counts: FeedCounts::default(),
             pauses: Pauses::default(),
+            stamps: StampWatch::default(),
             resumption: Resumption::default(),
             reports: TokenBucket::new(1.0 / REPORT_SECS, MOST_REPORTS),
         }
@@ -196,6 +198,12 @@ impl Feed {
                 Some(before) if !read.has_opened => self.pauses.note(now - before, now),
                 _ => self.pauses.begin(now),
             }
+            if read.has_opened {
+                self.stamps.begin();
+            }
+            if now >= self.stamps.next_look() && read.samples > 0 {
+                self.look_at_stamps(connection, now);
+            }
         }
         if read.has_opened {
             let is_again = std::mem::replace(&mut self.is_opened, true);
@@ -223,6 +231,15 @@ impl Feed {
             }
         }
         (read, received)
+    }
+
+    /// Judges the clock of the stream by its newest sample, unless that was pushed long ago.
+    #[cold]
+    fn look_at_stamps(&mut self, connection: &Connection, now: f64) {
+        let is_live = !(connection.feed()).is_some_and(FeedDecoder::is_replaying);
+        if let Some(stamp) = self.ring.newest().filter(|_| is_live) {
+            self.stamps.look(stamp, now);
+        }
     }
 
     /// Returns whether the socket of `connection` shall wait: what comes is replay, and the ring is full.
@@ -427,11 +444,27 @@ impl Feed {
         !self.ring.is_empty() || self.lost.is_some()
     }
 
-    /// Takes over the offset of the outlet's clock in seconds, `None` while it is not known, and whether
-    /// a known clock was replaced by another one.
-    pub fn set_offset(&mut self, offset_secs: Option<f64>, was_reset: bool) {
-        self.offset_secs = offset_secs;
+    /// Takes over the estimate of the outlet's clock, `None` while it is not known, and whether a known clock was
+    /// replaced by another one. The time of day is so far ahead of `local_clock`.
+    pub fn set_clock(
+        &mut self,
+        correction: Option<&TimeCorrection>,
+        was_reset: bool,
+        unix_ahead_secs: f64,
+    ) {
+        self.offset_secs = correction.map(|it| it.offset_secs);
         self.was_clock_reset |= was_reset;
+        self.stamps.set_clock(correction, unix_ahead_secs);
+    }
+
+    /// Returns what is wrong with the stamps of the samples that come, if their clock is known.
+    pub fn clock_suspect(&self) -> Option<ClockSuspect> {
+        self.stamps.verdict()
+    }
+
+    /// Returns the same for the log, once.
+    pub fn take_clock_warning(&mut self) -> Option<ClockSuspect> {
+        self.stamps.take_warning()
     }
 
     /// Returns whether the outlet's clock became another one since the last call.
@@ -513,15 +546,21 @@ mod tests {
     #[test]
     fn without_the_clock_nothing_is_taken_and_its_reset_is_told_once() {
         let mut feed = feed(ProcessingOptions::CLOCKSYNC, false);
+        let correction = TimeCorrection {
+            offset_secs: 100.0,
+            uncertainty_secs: 0.001,
+            remote_time: 0.0,
+            is_low_quality: false,
+        };
         let (mut values, mut stamps) = ([0_i8; 2], [0.0; 1]);
         let mut pull = Pull::new(&mut values, Some(&mut stamps), 2);
         assert_eq!(feed.take(&mut pull, || 5.0).unwrap(), Taken::NeedsClock);
         assert_eq!((pull.pulled(), feed.ring.len()), (0, 3));
-        feed.set_offset(Some(100.0), true);
+        feed.set_clock(Some(&correction), true, 0.0);
         assert_eq!(feed.take(&mut pull, || 5.0).unwrap(), Taken::Samples);
         assert_eq!(format!("{stamps:?}"), "[101.0]");
         assert!(!feed.take_was_clock_reset(), "the corrections know");
-        feed.set_offset(None, true);
+        feed.set_clock(None, true, 0.0);
         assert!(feed.take_was_clock_reset() && !feed.take_was_clock_reset());
     }
 

@@ -14,6 +14,7 @@ use crate::{Error, Result, StreamInfo};
 
 pub use super::endpoint::{Endpoint, is_unreachable};
 pub use super::suspicion::Flow;
+pub use state::InletState;
 
 /// Purpose of a connection to the outlet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,11 @@ pub enum Input {
     InPlace(bool),
     /// Whether the feed's connection may still lead to the outlet, after [`Action::Probe`].
     Probed(bool),
+    /// The network changed, or this machine slept; perhaps the address of this end of the feed's connection is gone.
+    Changed {
+        /// Whether it is gone.
+        is_cut: bool,
+    },
     /// The present trust list: before what it may change, and in answer to [`Action::LookAtTrust`]; `None` if
     /// there is none to be had.
     Trust(Option<Arc<TrustList>>),
@@ -181,6 +187,10 @@ pub struct Recovery {
     found: Option<Box<StreamInfo>>,
     /// Shortest duration of the next round of the search.
     round_secs: f64,
+    /// Outlets that could be the one that is looked for, as of the last round.
+    candidates: usize,
+    /// Searches for the outlet of the feed that found it or its successor.
+    rescues: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -248,6 +258,8 @@ impl Recovery {
             rounds: 0,
             found: None,
             round_secs: FIRST_ROUND_SECS,
+            candidates: 0,
+            rescues: 0,
         }
     }
 
@@ -266,6 +278,7 @@ impl Recovery {
             self.action.take_if(is_search);
             self.found = None;
             self.round_secs = FIRST_ROUND_SECS;
+            self.candidates = 0;
         }
     }
 
@@ -327,6 +340,13 @@ impl Recovery {
                 self.action = None;
                 if !may_flow {
                     self.reconnect();
+                }
+            }
+            (Input::Changed { is_cut }, _) => {
+                if let Some(suspicion) = &mut self.suspicion
+                    && suspicion.check(is_cut, now)
+                {
+                    self.end_pauses(|_, is_security| !is_security);
                 }
             }
             (Input::Trust(trust), action) => {
@@ -656,7 +676,9 @@ impl Recovery {
         if candidates != 1 && known.is_none() {
             self.action = None;
             self.round_secs = LATER_ROUNDS_SECS;
-            return (candidates > 1).then_some(Notice::Ambiguous(candidates));
+            let before = std::mem::replace(&mut self.candidates, candidates);
+            let is_news = candidates > 1 && before <= 1;
+            return is_news.then_some(Notice::Ambiguous(candidates));
         }
         let found = answers.swap_remove(known.unwrap_or(0));
         if known.is_none() {
@@ -693,6 +715,8 @@ impl Recovery {
     /// after their pauses, but for those who failed since it began. Attempts of the outlet that was are over.
     fn end_search(&mut self, has_moved: bool, now: f64) {
         let rounds = self.rounds;
+        self.rescues += u64::from(self.is_feed_sought());
+        self.candidates = 0;
         for purpose in PURPOSES {
             match *self.progress(purpose) {
                 Progress::Searching {
@@ -758,6 +782,8 @@ const LONGEST_NOT_READY_SECS: f64 = 5.0;
 
 /// Of the pause between tries, up to 8 s.
 const MAX_DOUBLINGS: u32 = 4;
+
+mod state;
 
 #[cfg(test)]
 mod tests;

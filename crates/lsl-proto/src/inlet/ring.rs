@@ -117,6 +117,11 @@ impl SampleRing {
         Some((timestamp, &self.raw.as_slice()[..len]))
     }
 
+    /// Returns the timestamp of the newest sample in seconds.
+    pub fn newest(&self) -> Option<f64> {
+        self.timestamps.back().copied()
+    }
+
     /// Returns the oldest samples that lie together, at most `max_samples`: their timestamps and
     /// their raw bytes back to back. Empty only if the ring is empty or `max_samples` is 0.
     #[inline]

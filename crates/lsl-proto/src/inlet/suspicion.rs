@@ -1,6 +1,8 @@
 //! Whether a stream that flowed and is silent now is still there: when its outlet is asked where it is, and when its
 //! connection is probed or given up. Spec: doctor §2.4.
 
+use crate::limits::TokenBucket;
+
 /// Pauses between the arrivals of a stream, of which the longest is known. Noted per read, not per sample.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
@@ -97,6 +99,9 @@ pub(super) struct Suspicion {
     samples: u64,
     /// No question before this.
     not_before: f64,
+    /// When to ask whatever the stream is, unless samples come: the network changed.
+    check_at: Option<f64>,
+    checks: TokenBucket,
     next_look: f64,
 }
 
@@ -121,6 +126,8 @@ impl Default for Suspicion {
             step: Step::Calm,
             samples: 0,
             not_before: f64::NEG_INFINITY,
+            check_at: None,
+            checks: TokenBucket::new(MOST_CHECKS / 60.0, MOST_CHECKS),
             next_look: f64::INFINITY,
         }
     }
@@ -137,6 +144,7 @@ impl Suspicion {
 
     /// Expects nothing of a connection that does not flow yet.
     pub(super) fn rest(&mut self) {
+        self.check_at = None;
         self.next_look = f64::INFINITY;
     }
 
@@ -146,15 +154,21 @@ impl Suspicion {
         let has_come = flow.samples > std::mem::replace(&mut self.samples, flow.samples);
         if has_come {
             self.step = Step::Calm;
+            self.check_at = None;
         }
         self.next_look = f64::INFINITY;
         let doubt = match self.step {
             Step::Calm => {
                 let due = flow.last_arrival.zip(flow.patience_secs);
                 let due = due.map(|(arrival, patience)| (arrival + patience).max(self.not_before));
+                let due = match self.check_at {
+                    Some(at) => Some(due.map_or(at, |due| due.min(at))),
+                    None => due,
+                };
                 if due.is_some_and(|due| due <= now && may_act) {
                     self.not_before = now + QUESTION_SECS;
                     self.step = Step::Asked { missed: None };
+                    self.check_at = None;
                     Some(Doubt::Ask)
                 } else {
                     if let Some(due) = due.or_else(|| has_come.then_some(now + LEAST_FLOW_SECS)) {
@@ -186,6 +200,26 @@ impl Suspicion {
         (has_come, doubt)
     }
 
+    /// Has the outlet asked soon, unless samples come or it is asked already, because the network changed: at once if
+    /// that took the address of this end away (`is_cut`). Six times a minute at most.
+    /// Returns false above that.
+    pub(super) fn check(&mut self, is_cut: bool, now: f64) -> bool {
+        if !self.checks.take(now) {
+            return false;
+        }
+        if let Step::Calm | Step::Settled = self.step {
+            self.step = Step::Calm;
+            let at = if is_cut {
+                now
+            } else {
+                now + LEAST_SILENCE_SECS
+            };
+            self.check_at = Some(at);
+            self.next_look = self.next_look.min(at);
+        }
+        true
+    }
+
     /// Takes the answer of the outlet, or that there was none.
     pub(super) fn answered(&mut self, is_there: bool, now: f64) {
         if is_there {
@@ -211,6 +245,11 @@ impl Suspicion {
         self.next_look = self.not_before;
     }
 
+    /// Returns whether it is not known yet whether the outlet is there, or its connection.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.step, Step::Asked { .. } | Step::Answered { .. })
+    }
+
     /// Returns whether the outlet has just been asked in vain.
     pub(super) fn is_missed_since(&self, now: f64) -> bool {
         matches!(self.step, Step::Asked { missed: Some(at) } if now - at < MISSED_SECS)
@@ -233,6 +272,9 @@ const LEAST_FLOW_SECS: f64 = 1.0;
 /// A stream is suspect after so many of its longest pauses, and not before so many seconds.
 const PAUSES: f64 = 3.0;
 const LEAST_SILENCE_SECS: f64 = 0.5;
+
+/// Questions a minute because something happened.
+const MOST_CHECKS: f64 = 6.0;
 
 /// Looks fall on multiples of this.
 const LOOK_SECS: f64 = 0.05;
@@ -327,6 +369,40 @@ mod tests {
             None,
             "asked at 1002"
         );
+    }
+
+    #[test]
+    fn an_event_has_any_stream_asked_that_brings_nothing_then() {
+        let irregular = |samples| Flow {
+            patience_secs: None,
+            ..flow(samples, 100.0)
+        };
+        let mut suspicion = Suspicion::default();
+        suspicion.look(&irregular(1), 100.0, true);
+        suspicion.look(&irregular(1), 101.0, true);
+        assert_eq!(suspicion.next_look(), f64::INFINITY);
+        suspicion.check(false, 200.0);
+        assert_eq!(suspicion.next_look(), 200.5);
+        assert_eq!(suspicion.look(&irregular(2), 200.5, true), (true, None));
+        assert_eq!(suspicion.look(&irregular(2), 300.0, true), (false, None));
+        // A silence that was looked into, and a question a moment ago, do not matter.
+        for (now, is_cut, at) in [(400.0, false, 400.5), (402.0, true, 402.0)] {
+            suspicion.check(is_cut, now);
+            assert_eq!(suspicion.next_look(), at);
+            let asked = suspicion.look(&irregular(2), at, true);
+            assert_eq!(asked, (false, Some(Doubt::Ask)));
+            suspicion.answered(true, at);
+            let probed = suspicion.look(&irregular(2), at, true);
+            assert_eq!(probed, (false, Some(Doubt::Probe)));
+        }
+        let asked = (0..600_u32).filter(|tenth| {
+            let now = 500.0 + f64::from(*tenth) / 10.0;
+            suspicion.check(true, now);
+            let (_, doubt) = suspicion.look(&irregular(2), now, true);
+            suspicion.step = Step::Settled;
+            doubt == Some(Doubt::Ask)
+        });
+        assert!((6..=12).contains(&asked.count()));
     }
 
     #[test]

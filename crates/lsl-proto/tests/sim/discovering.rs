@@ -169,6 +169,7 @@ impl RunningSearch {
                     assert!(self.present.remove(&*info.uid()), "{info:?} was not there");
                     2
                 }
+                ResolverEvent::Conflict(..) => continue,
                 _ => unreachable!("no other event is known"),
             };
             self.events[kind] += 1;

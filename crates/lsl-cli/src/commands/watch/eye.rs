@@ -6,10 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use lsl_core::{
-    BufferLength, ChannelFormat, Context, ContinuousResolver, Inlet, PullElement, StreamInfo,
-    Timeout, local_clock,
+    BufferLength, ChannelFormat, ClockSuspect, Context, ContinuousResolver, Inlet, PullElement,
+    StreamInfo, Timeout, local_clock,
 };
-use lsl_doctor::alien;
 use lsl_platform::clock::utc_now;
 
 use super::requirement::Requirement;
@@ -283,7 +282,10 @@ impl Look {
             let lags: Vec<f64> = lags.map(|age| age - correction.offset_secs).collect();
             facts.late_secs = lags.get(1..).and_then(|lags| lags.last()).copied();
             let day = Some(utc_now().as_secs_f64());
-            facts.suspect = alien::judge(&lags, self.stamp, day, correction.uncertainty_secs);
+            let of_lag =
+                |lag| ClockSuspect::of_sample(lag, self.stamp, day, correction.uncertainty_secs);
+            let suspect = inlet.health().clock;
+            facts.suspect = suspect.or_else(|| of_lag(facts.late_secs?));
         }
     }
 }

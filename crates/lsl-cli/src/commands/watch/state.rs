@@ -1,7 +1,7 @@
 //! Judges a stream from what is seen of it, look by look, and says when that becomes an alarm. Sans-IO.
 //! Spec: doctor §3.6
 
-use lsl_doctor::alien::Suspect;
+use lsl_core::ClockSuspect;
 use serde::Serialize;
 
 use super::requirement::Limits;
@@ -61,7 +61,7 @@ pub(super) struct Facts {
     /// The age of samples when they come.
     pub(super) late_secs: Option<f64>,
     pub(super) uncertainty_secs: Option<f64>,
-    pub(super) suspect: Option<Suspect>,
+    pub(super) suspect: Option<ClockSuspect>,
 }
 
 /// Something that is told.
@@ -237,11 +237,8 @@ impl Watched {
                 format!("{:.0} ms old when it comes", secs * 1000.0),
             );
         }
-        match facts.suspect {
-            Some(Suspect::Unix) => return (State::Clock, "stamps are seconds since 1970".into()),
-            Some(Suspect::Foreign) => return (State::Clock, "stamps are of another clock".into()),
-            Some(Suspect::Future) => return (State::Clock, "stamps are ahead of the time".into()),
-            None => {}
+        if let Some(suspect) = facts.suspect {
+            return (State::Clock, format!("stamps: {suspect}"));
         }
         if let Some(secs) = over(facts.uncertainty_secs, Some(limits.clock_secs())) {
             let detail = format!("its clock is known to {:.1} ms only", secs * 1000.0);
@@ -304,7 +301,7 @@ mod tests {
             (State::Slow, |it| it.rate = Some(94.0)),
             (State::Late, |it| it.late_secs = Some(0.3)),
             (State::Clock, |it| it.uncertainty_secs = Some(0.011)),
-            (State::Clock, |it| it.suspect = Some(Suspect::Unix)),
+            (State::Clock, |it| it.suspect = Some(ClockSuspect::Unix)),
         ];
         for (state, change) in cases {
             let mut watched = Watched::new(Limits::default(), 0.0, 10.0);

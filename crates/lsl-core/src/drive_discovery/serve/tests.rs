@@ -10,7 +10,7 @@ use crate::drive_discovery::network_config::NetworkConfig;
 #[test]
 fn a_busy_thread_does_not_shift_the_time_of_a_clock_probe() {
     let network = Arc::new(NetworkConfig::new(&lsl_proto::config::Config::loopback()));
-    let registry = Service::new(network, 10, SourcePolicy::default(), None);
+    let registry = Service::new(network, 10, SourcePolicy::default(), None, Arc::default());
     let announcement = registry.open().unwrap();
     let probe = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = announcement.service_ports().v4;

@@ -52,12 +52,14 @@ impl Search {
         let found = Found {
             info,
             sender: from.to_canonical(),
+            first_seen: now,
             last_seen: now,
             wave: self.wave,
             text_bytes,
             relays,
             is_direct: false,
             origin: None,
+            identity: None,
         };
         if !is_news {
             self.push_event(ResolverEvent::Changed(found.info.clone()));
@@ -130,6 +132,9 @@ impl Search {
             .entry(found.sender)
             .or_default()
             .add(found.text_bytes);
+        if let Some(identity) = &found.identity {
+            self.conflicts.add(identity, &uid);
+        }
         self.offered_again += usize::from(found.origin.is_some());
         self.relayed += usize::from(!found.is_direct);
         if is_news && self.is_shown(&found) {

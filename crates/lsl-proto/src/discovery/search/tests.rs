@@ -297,15 +297,7 @@ fn the_silent_are_forgotten_and_may_come_back() {
     assert_eq!(search.results(105.0).len(), 2);
     assert_eq!(search.results(105.1).len(), 1);
     search.handle_datagram(peer(), &reply("a"), 106.0);
-    let mut seen = Vec::new();
-    while let Some(event) = search.poll_event(106.0) {
-        seen.push(match event {
-            ResolverEvent::Appeared(info) => format!("+{}", info.uid()),
-            ResolverEvent::Changed(info) => format!("~{}", info.uid()),
-            ResolverEvent::Lost(info) => format!("-{}", info.uid()),
-        });
-    }
-    assert_eq!(seen, ["+a", "+b", "-a", "+a"]);
+    assert_eq!(events(&mut search, 106.0), ["+a", "+b", "-a", "+a"]);
     assert!(continuous(f64::INFINITY).is_empty());
 }
 
@@ -563,6 +555,7 @@ fn events(search: &mut Search, now: f64) -> Vec<String> {
         ResolverEvent::Appeared(info) => format!("+{}", info.uid()),
         ResolverEvent::Changed(info) => format!("~{}", info.uid()),
         ResolverEvent::Lost(info) => format!("-{}", info.uid()),
+        ResolverEvent::Conflict(two) => format!("{}={}", two[0].uid(), two[1].uid()),
     })
     .collect()
 }
@@ -722,4 +715,41 @@ fn a_search_that_has_enough_asks_nobody_over_tcp() {
         [probes(0, 1), probes(1, 1), probes(1, 2), probes(1, 0)],
         [2, 0, 2, 2]
     );
+}
+
+#[test]
+fn two_streams_that_cannot_be_told_apart_are_told_of_once_both_answer() {
+    let mut search = continuous(5.0);
+    let hear = |search: &mut Search, uids: &[&str], now: f64| {
+        for uid in uids {
+            search.handle_datagram(peer(), &reply(uid), now);
+        }
+        let conflicts = search.take_conflicts().into_iter();
+        conflicts
+            .map(|(one, other)| format!("{} {}", one.uid(), other.uid()))
+            .collect::<Vec<_>>()
+    };
+    // A program that is started again has another uid.
+    for (uid, now) in [
+        ("old", 100.0),
+        ("old", 101.7),
+        ("new", 101.8),
+        ("new", 103.5),
+    ] {
+        assert!(hear(&mut search, &[uid], now).is_empty());
+    }
+    assert!(hear(&mut search, &["new", "twin"], 108.7).is_empty());
+    assert_eq!(hear(&mut search, &["new", "twin"], 110.5), ["twin new"]);
+    assert!(hear(&mut search, &["new", "twin"], 112.2).is_empty());
+    assert_eq!(
+        events(&mut search, 112.2),
+        ["+old", "+new", "+twin", "twin=new", "-old"]
+    );
+    // A copied machine has the same uid.
+    let mut info = StreamInfo::from_xml(&xml("cloned")).unwrap();
+    for (host, conflicts) in [("amp", 0), ("copy", 1), ("amp", 0), ("copy", 0)] {
+        info.set_hostname(host);
+        search.handle_reply(peer(), &info.to_shortinfo_xml(), 112.3);
+        assert_eq!(search.take_conflicts().len(), conflicts, "{host}");
+    }
 }

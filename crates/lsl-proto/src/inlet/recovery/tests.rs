@@ -386,6 +386,32 @@ fn a_feed_that_falls_silent_is_asked_for_and_kept_until_its_outlet_is_found_else
 }
 
 #[test]
+fn the_state_tells_what_is_known_of_the_outlet() {
+    let mut recovery = recovery();
+    assert_eq!(recovery.state(false), InletState::Connecting);
+    begin(&mut recovery, Purpose::Feed, 9.0);
+    recovery.handle(Input::Connected, 9.1);
+    assert_eq!(recovery.state(true), InletState::Connected);
+    recovery.handle_timeout(&silent(), 10.5);
+    assert_eq!(recovery.state(true), InletState::Suspect);
+    recovery.handle(Input::InPlace(false), 11.9);
+    recovery.poll_action();
+    assert_eq!(recovery.state(true), InletState::Searching);
+    // Told once, however long it lasts.
+    for expected in [Some(Notice::Ambiguous(2)), None] {
+        let two = vec![info("n", 2, "new"), info("n", 2, "other")];
+        assert_eq!(recovery.handle(Input::Found(two), 12.4), expected);
+        assert_eq!(recovery.state(true), InletState::Ambiguous);
+        recovery.poll_action();
+    }
+    recovery.handle(Input::Found(vec![info("n", 2, "other")]), 20.0);
+    assert_eq!(
+        (recovery.state(false), recovery.rescues()),
+        (InletState::Connecting, 1)
+    );
+}
+
+#[test]
 fn a_feed_that_comes_back_ends_the_search_for_it() {
     let mut recovery = recovery();
     let attempt = begin(&mut recovery, Purpose::Feed, 9.0);
