@@ -67,7 +67,8 @@ pub use outlet::{BlockingOutlet, Outlet, OutletBuilder};
 pub use resolver::{ContinuousResolver, Resolving, Selector, resolve, resolve_blocking};
 pub use stats::{ConsumerStats, DiscoveryStats, Encryption, InletStats, OutletStats};
 
-/// What `lsl-relay` needs. Unstable: for that crate alone, and it may change with any version.
+/// What `lsl-relay` needs, and `lsl-doctor` of relays. Unstable: for these crates alone, and it may change with any
+/// version.
 ///
 /// A stream that passes through a relay is an [`Outlet`] made by `OutletBuilder::relayed`: it has uid, numbering and
 /// host name of its origin, is not announced and has no port of its own. It is fed by `Outlet::push_run` and
@@ -83,6 +84,7 @@ pub mod relay {
     pub use lsl_proto::wire::sequence::ReplayFrom;
 
     pub use crate::byte_stream::substream::{OpenSubstream, Substream};
+    pub use crate::drive_discovery::relays::ask_all;
     pub use crate::drive_outlet::duplex::Duplex;
     pub use crate::drive_outlet::origin::{Origin, StreamClock};
     pub use crate::drive_outlet::past::{Past, ReadPast, ReadingPast, Served};

@@ -4,6 +4,7 @@
 //! Linux is where all of it works; what another system does not tell stays unknown.
 
 mod ask;
+mod budget;
 mod command;
 mod configuration;
 mod dial;
@@ -18,11 +19,13 @@ mod plan;
 mod post;
 pub mod probe;
 mod programs;
+mod relays;
 mod socket;
 mod streams;
 pub mod surroundings;
 pub mod trust;
 mod wave;
+mod windows;
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
@@ -36,6 +39,7 @@ use crate::observe::{Asked, Interface, Observations, Os, PortsInUse, StreamSeen}
 use crate::report::{Check, State};
 use crate::table;
 
+use self::budget::Budget;
 pub use post::{PORT, Post};
 
 /// What to look at.
@@ -77,13 +81,14 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
     let clock = host::ClockPair::read();
     let drops = host::drops(PortsInUse::default());
     let mut run = Run::new(wishes);
+    let budget = Budget::new();
     let is_loopback = wishes.loaded.config.bind() != Bind::All;
     (wishes.progress)("this machine");
     run.machine(wishes);
     run.check(
         "fw.read",
         |_| true,
-        |seen| seen.firewall = firewall::read(RULES_SECS * wishes.patience),
+        |seen| seen.firewall = firewall::read(seen.asked.ports, RULES_SECS * wishes.patience),
     );
     (wishes.progress)("own filter");
     run.check(
@@ -104,13 +109,14 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
     run.check(
         "wave",
         |_| may_send,
-        |seen| infos = ask(seen, wishes, is_loopback),
+        |seen| infos = ask(seen, wishes, is_loopback, &budget),
     );
+    run.check("relay", |seen| seen.relays.is_some(), |_| {});
     if may_send && !is_loopback && !(wishes.stop)() {
         (wishes.progress)("other machines");
-        run.peers(wishes);
+        run.peers(wishes, &budget);
     }
-    run.streams(&infos, wishes);
+    run.streams(&infos, wishes, &budget);
     run.check("host.clock", |_| true, |seen| seen.clock_ppm = clock.ppm());
     run.check(
         "udp.drops",
@@ -167,7 +173,7 @@ pub fn after_a_search(loaded: &Loaded, context: &Context, asked: &Asked) -> Obse
         .iter()
         .any(|it| it.id.starts_with("fw."))
     {
-        run.seen.firewall = firewall::read(RULES_AT_ONCE_SECS);
+        run.seen.firewall = firewall::read(run.seen.asked.ports, RULES_AT_ONCE_SECS);
     }
     run.seen
 }
@@ -238,13 +244,13 @@ impl Run {
     }
 
     /// Looks closely at streams that were found, as `found` has them.
-    fn streams(&mut self, infos: &[StreamInfo], wishes: &Wishes<'_>) {
+    fn streams(&mut self, infos: &[StreamInfo], wishes: &Wishes<'_>, budget: &Budget) {
         let may_open = !infos.is_empty() && !(wishes.stop)();
         self.check("stream.seen", |_| may_open, |_| {});
         if may_open {
             (wishes.progress)("streams");
         }
-        let open = |seen: &mut Observations| seen.probed = streams::open(infos, wishes);
+        let open = |seen: &mut Observations| seen.probed = streams::open(infos, wishes, budget);
         self.check("stream.open", |_| may_open, open);
         let may_feed = |seen: &Observations| seen.probed.is_some() && !(wishes.stop)();
         let feed = |seen: &mut Observations| {
@@ -255,9 +261,9 @@ impl Run {
     }
 
     /// Looks at other machines, one by one. Each has checks of its own.
-    fn peers(&mut self, wishes: &Wishes<'_>) {
+    fn peers(&mut self, wishes: &Wishes<'_>, budget: &Budget) {
         let start = local_clock();
-        peers::look(&mut self.seen, wishes);
+        peers::look(&mut self.seen, wishes, budget);
         let ms = ms_since(start);
         let is_gateway = |it: &&NeighbourSeen| it.is_gateway;
         let (gates, others): (Vec<_>, Vec<_>) =
@@ -344,6 +350,7 @@ fn data_of(seen: &Observations, id: &str) -> Value {
         "loop" => serde_json::to_value(&seen.loopback),
         "loop.host" => serde_json::to_value(&seen.own_streams),
         "wave" => serde_json::to_value(&seen.wave),
+        "relay" => serde_json::to_value(&seen.relays),
         "stream.seen" => serde_json::to_value(&seen.found),
         "stream.open" | "stream.feed" => serde_json::to_value(&seen.probed),
         "host.fds" => serde_json::to_value(&seen.descriptors),
@@ -357,9 +364,15 @@ fn data_of(seen: &Observations, id: &str) -> Value {
 
 /// Sends the waves, and beside them the searches that programs make: for all, and for the stream that was named.
 /// Returns the streams to look at closely: those that were named, else some of all, of other machines first.
-fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) -> Vec<StreamInfo> {
+fn ask(
+    seen: &mut Observations,
+    wishes: &Wishes<'_>,
+    is_loopback: bool,
+    budget: &Budget,
+) -> Vec<StreamInfo> {
     let timeout = std::time::Duration::from_secs_f64(SEARCH_SECS * wishes.patience);
-    let (wave, found, test, named) = thread::scope(|scope| {
+    let (wave, found, test, named, relays) = thread::scope(|scope| {
+        let relays = scope.spawn(|| relays::look(wishes));
         let search = |it: &Selector| wishes.context.resolve_blocking(it, 0, timeout);
         let found = scope.spawn(move || search(&Selector::all()));
         let context = wishes.post.map(|it| &it.context);
@@ -369,15 +382,17 @@ fn ask(seen: &mut Observations, wishes: &Wishes<'_>, is_loopback: bool) -> Vec<S
         let wave = if is_loopback {
             None
         } else {
-            wave::ask(seen, wishes)
+            wave::ask(seen, wishes, budget)
         };
         (
             wave,
             found.join(),
             test.map(thread::ScopedJoinHandle::join),
             named.map(thread::ScopedJoinHandle::join),
+            relays.join(),
         )
     });
+    seen.relays = relays.ok().flatten();
     let own = own_addresses(seen.interfaces.as_deref().unwrap_or_default());
     let mut infos = Vec::new();
     // Not knowing is no reason to say that nothing was found.

@@ -1,6 +1,8 @@
 //! Rules of packet filters, as the commands of the system print them: which chains drop something. They give
 //! remedies their words; that a filter drops LSL is never concluded from them.
 
+pub mod windows;
+
 use serde_json::Value;
 
 use crate::observe::{Chain, Hook, Manager};

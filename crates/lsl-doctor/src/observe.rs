@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 mod streams;
 
-use self::peers::{NeighbourSeen, PeerSeen, RouteSeen};
+use self::peers::{NeighbourSeen, PeerSeen, RelaySeen, RouteSeen};
 pub use streams::*;
 
 /// Operating system, as far as remedies differ.
@@ -75,6 +75,8 @@ pub struct Observations {
     pub neighbours: Option<Vec<NeighbourSeen>>,
     /// `peer.*`
     pub peers: Option<Vec<PeerSeen>>,
+    /// `relay`
+    pub relays: Option<Vec<RelaySeen>>,
     /// What `lsl list` finds beside it: streams of the session in use, by the configuration in use.
     pub found: Option<Vec<StreamSeen>>,
     /// What the machine that was named tells of itself, by a pair or its code.
@@ -289,6 +291,69 @@ pub struct Firewall {
     pub is_readable: bool,
     /// Base chains that drop something.
     pub chains: Vec<Chain>,
+    pub windows: Option<WindowsFirewall>,
+}
+
+/// What the registry of Windows says.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WindowsFirewall {
+    /// Of the networks that this machine was in; in which it is now is not known.
+    pub networks: BTreeSet<Profile>,
+    /// Where the firewall is on.
+    pub filtered: BTreeSet<Profile>,
+    /// Where answers to questions to groups are dropped.
+    pub answers_refused: BTreeSet<Profile>,
+    /// Programs with ports of LSL that a rule blocks.
+    pub blocked: Vec<BlockedProgram>,
+}
+
+impl WindowsFirewall {
+    /// Returns whether what is said of these profiles is so in every network of this machine.
+    pub fn holds_everywhere(&self, profiles: &BTreeSet<Profile>) -> bool {
+        let holds = |it: &Profile| profiles.contains(it) && self.filtered.contains(it);
+        !self.networks.is_empty() && self.networks.iter().all(holds)
+    }
+}
+
+/// A program that a rule of Windows' firewall blocks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockedProgram {
+    pub program: Program,
+    /// Its path, as the rule has it.
+    pub app: String,
+    /// Name of the rule.
+    pub rule: String,
+    pub profiles: BTreeSet<Profile>,
+}
+
+/// Kind of a network, for Windows' firewall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    Domain,
+    Private,
+    Public,
+}
+
+impl Profile {
+    pub const ALL: [Self; 3] = [Self::Domain, Self::Private, Self::Public];
+
+    /// Returns the profile that rules call so.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "Domain" => Some(Self::Domain),
+            "Private" => Some(Self::Private),
+            "Public" => Some(Self::Public),
+            _ => None,
+        }
+    }
+
+    /// Returns the profile of a network's category.
+    pub fn of_category(category: u32) -> Option<Self> {
+        let of_category = [Self::Public, Self::Private, Self::Domain];
+        of_category.get(category as usize).copied()
+    }
 }
 
 /// What manages the packet filter.

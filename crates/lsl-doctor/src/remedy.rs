@@ -169,6 +169,19 @@ fn open_input_on_linux(
     }
 }
 
+/// Takes away the rules of Windows' firewall that block a program, which no Allow rule does.
+pub fn unblock(seen: &Observations, program: &str) -> Remedy {
+    let program = program.replace('\'', "''");
+    let run = format!(
+        "Get-NetFirewallApplicationFilter -Program '{program}' | Get-NetFirewallRule | ? {{$_.Direction -eq 'Inbound' -and \
+         $_.Action -eq 'Block'}} | Disable-NetFirewallRule"
+    );
+    Remedy {
+        advice: "in PowerShell".to_owned(),
+        ..Remedy::of_root(seen, vec![run], Vec::new())
+    }
+}
+
 /// Lets questions to groups and answers out of these interfaces.
 pub fn open_output(seen: &Observations, interfaces: &[&Interface]) -> Remedy {
     if seen.os != Os::Linux {
@@ -398,6 +411,7 @@ mod tests {
                 manager,
                 is_readable: true,
                 chains: chains.iter().map(chain).collect(),
+                ..Firewall::default()
             }),
             ..Observations::default()
         }

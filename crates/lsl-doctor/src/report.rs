@@ -286,6 +286,7 @@ fn checks_of(finding: &str) -> &'static [&'static str] {
         }
         "net.none" => &["if.list"],
         "fw.in" | "fw.out" => &["loop"],
+        "fw.reply" => &["fw.read"],
         "port.taken" => &["port.bind"],
         "route.vpn" => &["peer.route", "peer.bound"],
         "net.subnet" | "net.isolation" | "peer.off" => &["peer.arp"],

@@ -9,6 +9,7 @@ pub(crate) mod filters;
 mod network;
 pub mod pair;
 mod peers;
+mod relays;
 mod streams;
 
 use std::fmt;
@@ -237,8 +238,20 @@ const RULES: &[Rule] = &[
     rule(
         "fw.program",
         Level::Fault,
+        filters::blocked_program,
+        Explains::ItselfAndNotReached,
+    ),
+    rule(
+        "fw.program",
+        Level::Fault,
         peers::program,
         Explains::NotReached,
+    ),
+    rule(
+        "fw.reply",
+        Level::Fault,
+        filters::no_answers,
+        Explains::NotFound,
     ),
     rule(
         "port.taken",
@@ -342,6 +355,24 @@ const RULES: &[Rule] = &[
         Level::Fault,
         streams::plaintext,
         Explains::Itself,
+    ),
+    rule(
+        "relay.off",
+        Level::Fault,
+        relays::off,
+        Explains::ItselfAndNotReached,
+    ),
+    rule(
+        "relay.foreign",
+        Level::Fault,
+        relays::foreign,
+        Explains::ItselfAndNotReached,
+    ),
+    rule(
+        "relay.trust",
+        Level::Fault,
+        relays::barred,
+        Explains::ItselfAndNotReached,
     ),
     rule(
         "stream.silent",

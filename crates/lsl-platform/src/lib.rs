@@ -45,12 +45,14 @@ pub mod locked;
 pub mod module;
 pub mod neighbours;
 pub mod notify;
+pub mod port_holders;
 pub mod power;
 #[cfg_attr(windows, path = "windows/privilege.rs")]
 pub mod privilege;
 pub mod process;
 mod readiness;
 pub mod reentry;
+pub mod registry;
 pub mod remedy;
 pub mod routes;
 #[cfg_attr(windows, path = "windows/signal.rs")]

@@ -111,6 +111,20 @@ def broken_keys(network):
     network.diagnosed(network.rec, "cfg.secure")
 
 
+def relay(network):
+    """28: a relay is to be asked: this machine has no key; nobody is there; neither trusts the other."""
+    network.set_up(network.rec, "[lab]\nRelay = {10.50.0.1}\n")
+    network.type_in(network.rec, network.diagnosed(network.rec, "relay.trust"))
+    network.amp.key('policy = "required"')
+    network.diagnosed(network.rec, "relay.off")
+    network.amp.relay()
+    network.diagnosed(network.rec, "relay.trust")
+    network.trust(network.amp, network.rec)
+    network.streams(names=["Ours"])
+    report = network.doctor(network.rec, status=0)
+    expect([each["streams"] for each in report["observations"]["relays"]] == [1], report["observations"]["relays"])
+
+
 LABS = {
     "21-duplicate": duplicate,
     "21-cloned": cloned,
@@ -124,4 +138,5 @@ LABS = {
     "25-no-key": no_key,
     "25-plaintext": plaintext,
     "25-broken": broken_keys,
+    "28-relay": relay,
 }

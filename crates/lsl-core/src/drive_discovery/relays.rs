@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
@@ -391,6 +391,33 @@ async fn read(
     reading
         .await
         .inspect_err(|error| relays.failed(relay, host, error))
+}
+
+/// Asks a relay, by its number among those of the configuration, for all that it knows. Returns how many streams that
+/// are. Blocks, for `limit` at most.
+///
+/// # Errors
+/// Why it tells nothing: [`Error::Security`] with a text for people, [`Error::Io`], [`Error::Protocol`],
+/// [`Error::Timeout`].
+pub fn ask_all(context: &Context, relay: u32, limit: Duration) -> Result<usize> {
+    let (sender, receiver) = mpsc::channel();
+    let context = context.clone();
+    let asking = runtime::spawn(async move {
+        let request = WatchRequest {
+            once: true,
+            ..WatchRequest::default()
+        };
+        let mut streams = 0;
+        let count = |_: &RelayWay, record: Record<'_>| {
+            streams += usize::from(matches!(record, Record::Stream { .. }));
+        };
+        let asked = Box::pin(read(&context, relay, &request, count)).await;
+        // Who asked may have given up.
+        let _ = sender.send(asked.map(|()| streams));
+    });
+    let _asking = AbortOnDrop(asking?);
+    let late = Err(Error::Timeout { operation: "watch" });
+    receiver.recv_timeout(limit).unwrap_or(late)
 }
 
 /// Connects with a relay at the first of its addresses that lets us, and sends it a request.

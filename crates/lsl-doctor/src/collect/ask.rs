@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use lsl_core::{StreamInfo, local_clock};
 use lsl_platform::socket::bind_device;
 
+use super::budget::Budget;
 use super::socket::{drain, open_in_range, why};
 use crate::observe::peers::PortState;
 use crate::observe::{PortsInUse, SendError};
@@ -34,7 +35,7 @@ pub(super) fn ask(
     questions: &[Question],
     ports: PortsInUse,
     by: Option<u32>,
-    left: &mut usize,
+    budget: &Budget,
     patience: f64,
     stop: &dyn Fn() -> bool,
 ) -> Option<Answers> {
@@ -64,10 +65,10 @@ pub(super) fn ask(
             };
             let is_due = round == 0 || question.is_known && *answered == Some(PortState::Silent);
             let socket = sockets.iter().find(|it| it.0 == question.to.is_ipv4());
-            let Some((_, socket, port)) = socket.filter(|_| is_due && *left > 0) else {
+            let Some((_, socket, port)) = socket.filter(|_| is_due && budget.datagrams(1) > 0)
+            else {
                 continue;
             };
-            *left -= 1;
             let datagram = ids.question_for(&question.query, at, *port);
             match socket.send_to(&datagram, question.to) {
                 Ok(_) => {

@@ -9,6 +9,7 @@ use lsl_core::local_clock;
 use lsl_platform::socket::bind_device;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::budget::Budget;
 use crate::observe::peers::PortState;
 
 /// A connection to make.
@@ -36,7 +37,7 @@ pub(super) struct Dialled {
 /// `None` where it was not tried, or where this machine forbids it.
 pub(super) fn dial(
     dials: &[Dial],
-    left: &mut usize,
+    budget: &Budget,
     patience: f64,
     stop: &dyn Fn() -> bool,
 ) -> Vec<Option<Dialled>> {
@@ -63,8 +64,7 @@ pub(super) fn dial(
         if due.is_empty() || stop() {
             break;
         }
-        let due = due.get(..due.len().min(*left)).unwrap_or_default();
-        *left -= due.len();
+        let due = due.get(..budget.connections(due.len())).unwrap_or_default();
         let secs = if round == 0 { FIRST_SECS } else { AGAIN_SECS } * patience;
         for (at, came) in at_once(due, secs, stop) {
             if let Some(place) = all.get_mut(at) {
@@ -268,9 +268,10 @@ mod tests {
             request: b"abc".to_vec(),
             enough: usize::MAX,
         };
-        let mut left = 2;
+        let budget = Budget::new();
+        budget.connections(558);
         let dials = [dial_to(open), dial_to(closed), dial_to(closed)];
-        let came = dial(&dials, &mut left, 1.0, &|| false);
+        let came = dial(&dials, &budget, 1.0, &|| false);
         answers.join().unwrap();
         let first = came[0].as_ref().unwrap();
         assert_eq!(
@@ -280,6 +281,5 @@ mod tests {
         assert!(first.is_complete);
         assert_eq!(came[1].as_ref().unwrap().state, PortState::Refused);
         assert!(came[2].is_none(), "no more than may be sent");
-        assert_eq!(left, 0);
     }
 }

@@ -2,14 +2,15 @@
 
 use lsl_core::local_clock;
 
-use super::{command, files};
+use super::{command, files, windows};
 use crate::firewall::{iptables_chains, manager_of, nft_chains, ufw_is_enabled};
-use crate::observe::{Firewall, Manager};
+use crate::observe::{Firewall, Manager, PortsInUse};
 
 /// Reads the rules, for so long at most. `None` where this system has none that can be read.
-pub(super) fn read(secs: f64) -> Option<Firewall> {
+pub(super) fn read(ports: PortsInUse, secs: f64) -> Option<Firewall> {
     match std::env::consts::OS {
         "linux" => Some(linux(local_clock() + secs)),
+        "windows" => Some(windows::firewall(ports)),
         _ => None,
     }
 }
@@ -41,6 +42,7 @@ fn linux(deadline: f64) -> Firewall {
         manager,
         is_readable: chains.is_some(),
         chains: chains.unwrap_or_default(),
+        windows: None,
     }
 }
 

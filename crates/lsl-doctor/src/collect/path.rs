@@ -1,6 +1,6 @@
 //! `peer.ping` and `peer.mtu`: how the path to a machine carries what gets through at all.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use lsl_core::local_clock;
@@ -9,7 +9,7 @@ use lsl_platform::socket::forbid_fragments;
 use lsl_proto::wire::discovery::QueryDatagram;
 use lsl_proto::wire::timedata::{TimeReply, TimeRequest};
 
-use super::socket::drain;
+use super::socket::{drain, open};
 use crate::observe::peers::{Mtu, Ping};
 use crate::waves::Ids;
 
@@ -21,12 +21,7 @@ pub(super) fn ping(
     patience: f64,
     stop: &dyn Fn() -> bool,
 ) -> Option<Ping> {
-    let any: IpAddr = if to.is_ipv4() {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        Ipv6Addr::UNSPECIFIED.into()
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
+    let socket = UdpSocket::from(open(to.is_ipv4(), 0, false).ok()?);
     socket.connect(to).ok()?;
     socket.set_read_timeout(Some(NAP)).ok()?;
     let mut trips: Vec<Option<f64>> = Vec::new();
@@ -97,7 +92,7 @@ pub(super) fn lengths(
     if !to.is_ipv4() {
         return None;
     }
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    let socket = UdpSocket::from(open(true, 0, false).ok()?);
     socket.set_read_timeout(Some(NAP)).ok()?;
     forbid_fragments(&socket).ok()?;
     let port = socket.local_addr().ok()?.port();
@@ -162,7 +157,7 @@ pub(super) const MANY: usize = 100;
 const PAUSE_SECS: f64 = 0.01;
 const LATE_SECS: f64 = 0.4;
 /// Bytes of questions: a packet of Ethernet, of tunnels, of IPv6's least, and shorter.
-const LENGTHS: [usize; 5] = [548, 1072, 1252, 1392, 1472];
+pub(super) const LENGTHS: [usize; 5] = [548, 1072, 1252, 1392, 1472];
 /// Of UDP and IPv4.
 const HEADERS: usize = 28;
 pub(super) const TIMES: usize = 3;

@@ -10,6 +10,7 @@ use lsl_platform::{interfaces, neighbours, routes};
 use lsl_proto::config::KnownPeer;
 
 use super::ask::{self, Answers, Question};
+use super::budget::Budget;
 use super::dial::{Dial, Dialled, dial};
 use super::path;
 use super::plan::{DISCARD, Plan};
@@ -43,20 +44,16 @@ fn route(to: IpAddr, all: &[interfaces::Interface]) -> RouteSeen {
 }
 
 /// Asks the machines that were named, else those that the configuration names and those whose streams were found.
-pub(super) fn look(seen: &mut Observations, wishes: &Wishes<'_>) {
+pub(super) fn look(seen: &mut Observations, wishes: &Wishes<'_>, budget: &Budget) {
     let mut peers = choose(seen, wishes);
     let mut neighbours = link(seen, &peers);
-    let mut left = Left {
-        connections: MOST_CONNECTIONS,
-        datagrams: MOST_DATAGRAMS,
-    };
-    let infos = reach(seen, wishes, &mut peers, &mut neighbours, &mut left);
+    let infos = reach(seen, wishes, &mut peers, &mut neighbours, budget);
     if !(wishes.stop)() {
+        let share = budget.left() / peers.len().max(1);
         thread::scope(|scope| {
             for peer in &mut peers {
-                let share = left.datagrams / MOST_PEERS;
                 let infos = &infos;
-                scope.spawn(move || measure(peer, infos, share, wishes));
+                scope.spawn(move || measure(peer, infos, share, wishes, budget));
             }
         });
     }
@@ -90,12 +87,6 @@ pub(super) fn look(seen: &mut Observations, wishes: &Wishes<'_>) {
     }
     seen.neighbours = Some(neighbours);
     seen.peers = Some(peers);
-}
-
-/// What may still be sent.
-struct Left {
-    connections: usize,
-    datagrams: usize,
 }
 
 /// The address at which a stream is reached, that of IPv4 if there is one.
@@ -182,29 +173,22 @@ fn reach(
     wishes: &Wishes<'_>,
     peers: &mut [PeerSeen],
     neighbours: &mut [NeighbourSeen],
-    left: &mut Left,
+    budget: &Budget,
 ) -> Vec<(StreamInfo, IpAddr)> {
     let plan = Plan::new(seen, wishes, peers, neighbours);
     let to_dial: Vec<Dial> = plan.dials.iter().map(|it| it.2.clone()).collect();
-    let (connections, datagrams) = (&mut left.connections, &mut left.datagrams);
     let (came, answers, by_link) = thread::scope(|scope| {
-        let came = scope.spawn(|| dial(&to_dial, connections, wishes.patience, wishes.stop));
-        let ask = |all: &[(usize, Question)], by, left: &mut usize| {
+        let came = scope.spawn(|| dial(&to_dial, budget, wishes.patience, wishes.stop));
+        let ask = |all: &[(usize, Question)], by| {
             let all: Vec<Question> = all.iter().map(|it| it.1.clone()).collect();
-            ask::ask(
-                &all,
-                seen.asked.ports,
-                by,
-                left,
-                wishes.patience,
-                wishes.stop,
-            )
+            let (ports, patience) = (seen.asked.ports, wishes.patience);
+            ask::ask(&all, ports, by, budget, patience, wishes.stop)
         };
-        let answers = ask(&plan.questions, None, datagrams);
+        let answers = ask(&plan.questions, None);
         let by_link = plan
             .bound
             .iter()
-            .map(|(index, all)| (all, ask(all, Some(*index), datagrams)));
+            .map(|(index, all)| (all, ask(all, Some(*index))));
         let by_link: Vec<_> = by_link.collect();
         (came.join(), answers, by_link)
     });
@@ -279,8 +263,9 @@ fn note_tcp(
 fn measure(
     peer: &mut PeerSeen,
     infos: &[(StreamInfo, IpAddr)],
-    datagrams: usize,
+    share: usize,
     wishes: &Wishes<'_>,
+    budget: &Budget,
 ) {
     let Some(address) = peer.address else { return };
     let here = infos.iter().filter(|(_, from)| *from == address);
@@ -306,12 +291,16 @@ fn measure(
         format!("uid='{}'", one.uid()),
     );
     let (patience, stop) = (wishes.patience, wishes.stop);
+    // As many as are sent at most: nobody knows before how many get lost.
+    let long = path::LENGTHS.len() * path::TIMES;
+    let has_room = budget.datagrams(long.min(share)) == long;
+    let probes = budget.datagrams(path::MANY.min(share.saturating_sub(long)));
     (peer.ping, peer.mtu) = thread::scope(|scope| {
-        let ping = with_clock
-            .map(|_| scope.spawn(|| path::ping(to, path::MANY.min(datagrams), patience, stop)));
-        let lengths = scope.spawn(|| path::lengths(to, query.as_bytes(), patience, stop));
-        let stalls = stalls(address, &here, patience, stop);
-        let mtu = lengths.join().ok().flatten();
+        let ping = with_clock.map(|_| scope.spawn(|| path::ping(to, probes, patience, stop)));
+        let lengths =
+            has_room.then(|| scope.spawn(|| path::lengths(to, query.as_bytes(), patience, stop)));
+        let stalls = stalls(address, &here, (patience, stop), budget);
+        let mtu = lengths.and_then(|it| it.join().ok().flatten());
         let ping = ping.and_then(|it| it.join().ok().flatten());
         (ping, mtu.map(|it| Mtu { stalls, ..it }))
     });
@@ -321,8 +310,8 @@ fn measure(
 fn stalls(
     address: IpAddr,
     streams: &[&StreamInfo],
-    patience: f64,
-    stop: &dyn Fn() -> bool,
+    (patience, stop): (f64, &dyn Fn() -> bool),
+    budget: &Budget,
 ) -> Option<bool> {
     let length = |it: &&&StreamInfo| it.channel_count() as usize * it.channel_format().value_size();
     let info = streams.iter().max_by_key(length)?;
@@ -337,10 +326,7 @@ fn stalls(
         request: streams::test_patterns(info).to_bytes(),
         enough: PATTERNS * length(&info).max(1),
     }];
-    let mut left = PATTERNS;
-    let came = dial(&dials, &mut left, patience, stop)
-        .into_iter()
-        .next()??;
+    let came = dial(&dials, budget, patience, stop).into_iter().next()??;
     (came.state == PortState::Open).then_some(!came.is_complete)
 }
 
@@ -399,9 +385,6 @@ fn answers(to: &[Ipv4Addr], interface: &Interface, patience: f64) -> Option<BTre
 const MOST_PEERS: usize = 16;
 const MOST_NEIGHBOURS: usize = 16;
 const MOST_WIRES: usize = 4;
-const MOST_CONNECTIONS: usize = 560;
-/// Beside those of the waves.
-const MOST_DATAGRAMS: usize = 1200;
 /// Two samples come first.
 const PATTERNS: usize = 2;
 /// Last parts of addresses that few give away.

@@ -1,7 +1,5 @@
 //! `stream.open` and `stream.feed`: streams that are found are opened, and some are read for three seconds.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -15,17 +13,49 @@ use lsl_proto::ByteOrder;
 use lsl_proto::wire::request::{FeedRequest, PROTOCOL_VERSION};
 use lsl_proto::wire::response::{FeedError, ResponseParser};
 
+use super::budget::Budget;
+use super::dial::{Dial, Dialled, dial};
 use super::trust::{self, Judged};
 use super::{Wishes, probe};
 use crate::meter::Meter;
+use crate::observe::peers::PortState;
 use crate::observe::{Barred, ClockAnswer, Fed, Opened, Place, StreamProbed, Verdict};
+use crate::table::pair::TEST_SESSION;
 
 /// Opens streams as inlets do, without becoming their reader. `None` if encryption is set up so that nothing streams.
-pub(super) fn open(infos: &[StreamInfo], wishes: &Wishes<'_>) -> Option<Vec<StreamProbed>> {
+pub(super) fn open(
+    infos: &[StreamInfo],
+    wishes: &Wishes<'_>,
+    budget: &Budget,
+) -> Option<Vec<StreamProbed>> {
     let security = wishes.context.security().ok()?;
-    let limit = Duration::from_secs_f64(OPEN_SECS * wishes.patience);
-    let probe = |info: &StreamInfo| open_one(security, info, limit);
-    Some(at_once(infos, OPENED_AT_ONCE, probe))
+    let with_keys = |info: &StreamInfo| with_keys(security, info, budget);
+    let (mut probed, are_plain): (Vec<_>, Vec<_>) = at_once(infos, OPENED_AT_ONCE, with_keys)
+        .into_iter()
+        .unzip();
+    // Another address is tried where the first does not do.
+    for turn in 0..MOST_ADDRESSES {
+        let all = probed.iter_mut().zip(infos).zip(&are_plain);
+        let plain = all.filter(|((it, _), is_plain)| **is_plain && it.opened != Some(Opened::Yes));
+        let due = plain.filter_map(|((stream, info), _)| {
+            let dial = Dial {
+                to: *probe::addresses(info).get(turn)?,
+                bound: None,
+                request: test_patterns(info).to_bytes(),
+                enough: usize::MAX,
+            };
+            Some(((stream, info), dial))
+        });
+        let (due, dials): (Vec<(&mut StreamProbed, &StreamInfo)>, Vec<Dial>) = due.unzip();
+        let came = dial(&dials, budget, wishes.patience, wishes.stop);
+        for ((stream, info), came) in due.into_iter().zip(came) {
+            let opened = came.map(|came| judged(info, &came));
+            if stream.opened.is_none() || opened == Some(Opened::Yes) {
+                stream.opened = opened;
+            }
+        }
+    }
+    Some(probed)
 }
 
 /// Reads those streams that open, at most eight, for three seconds. Large ones only if they were named.
@@ -77,7 +107,8 @@ fn at_once<T: Sync, R: Send>(all: &[T], most: usize, work: impl Fn(&T) -> R + Sy
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-fn open_one(security: &Security, info: &StreamInfo, limit: Duration) -> StreamProbed {
+/// Opens a stream if it is encrypted. Returns whether it is to be opened without.
+fn with_keys(security: &Security, info: &StreamInfo, budget: &Budget) -> (StreamProbed, bool) {
     let addresses = probe::addresses(info);
     let mut probed = StreamProbed {
         uid: info.uid().into_owned(),
@@ -115,7 +146,7 @@ fn open_one(security: &Security, info: &StreamInfo, limit: Duration) -> StreamPr
         }
         // Of a relay, which is dialled by what it says of itself.
         _ if addresses.is_empty() => {}
-        (Way::Secure, Some(local)) => {
+        (Way::Secure, Some(local)) if budget.connections(1) > 0 => {
             let judged = trust::judge(security, local, info);
             probed.opened = Some(match judged.verdict {
                 Verdict::Ok => Opened::Yes,
@@ -124,19 +155,14 @@ fn open_one(security: &Security, info: &StreamInfo, limit: Duration) -> StreamPr
             });
             probed.barred = (probed.opened == Some(Opened::Barred)).then(|| barred(judged));
         }
-        _ => {
-            let mut ends = addresses
-                .iter()
-                .map(|address| open_at(*address, info, limit));
-            let first = ends.next();
-            let better = || ends.find(|end| *end == Opened::Yes);
-            probed.opened = first
-                .filter(|end| *end == Opened::Yes)
-                .or_else(better)
-                .or(first);
-        }
+        (Way::Secure, Some(_)) => {}
+        _ => return (probed, true),
     }
-    probed
+    // Of a pair, who trust each other for one direction alone: the other is no fault.
+    if info.session_id() == TEST_SESSION {
+        probed.barred = None;
+    }
+    (probed, false)
 }
 
 fn barred(judged: Judged) -> Barred {
@@ -164,60 +190,33 @@ pub(super) fn test_patterns(info: &StreamInfo) -> FeedRequest<'_> {
     }
 }
 
-fn open_at(address: SocketAddr, info: &StreamInfo, limit: Duration) -> Opened {
-    let asking = || -> io::Result<Opened> {
-        let mut stream = TcpStream::connect_timeout(&address, limit)?;
-        stream.set_write_timeout(Some(limit))?;
-        let request = test_patterns(info);
-        stream.write_all(&request.to_bytes())?;
-        let response = ResponseParser::new(
-            request.version,
-            request.uid,
-            request.format,
-            request.byte_order,
-        );
-        let response = request.expects_response().then_some(response);
-        Ok(read_whole(stream, response, limit))
-    };
-    match asking() {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Opened::Closed,
-        Err(_) => Opened::Unreachable,
+/// What came of asking for test patterns.
+fn judged(info: &StreamInfo, came: &Dialled) -> Opened {
+    match came.state {
+        PortState::Open => {}
+        PortState::Refused => return Opened::Closed,
+        PortState::Silent | PortState::Unreachable => return Opened::Unreachable,
     }
-}
-
-/// Reads to the end, and judges what came.
-fn read_whole(
-    mut stream: TcpStream,
-    mut response: Option<ResponseParser>,
-    limit: Duration,
-) -> Opened {
-    let deadline = local_clock() + limit.as_secs_f64();
-    let mut buffer = vec![0; 65_536];
-    let mut received = 0;
-    while received < MOST_BYTES {
-        let left = Duration::try_from_secs_f64(deadline - local_clock()).unwrap_or_default();
-        let set = stream.set_read_timeout(Some(left.max(Duration::from_millis(1))));
-        let read = set.and_then(|()| stream.read(&mut buffer));
-        let bytes = match read {
-            Ok(0) => break,
-            Ok(length) => buffer.get(..length).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // What liblsl had not read makes its end a reset.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && received > 0 => break,
-            Err(_) => return Opened::Stalled,
-        };
-        received += bytes.len();
-        match response.as_mut().map(|response| response.feed(bytes)) {
-            Some(Ok(Some(_))) => response = None,
-            Some(Err(error)) => return refusal(error),
-            Some(Ok(None)) | None => {}
+    let request = test_patterns(info);
+    if request.expects_response() {
+        let FeedRequest {
+            version,
+            uid,
+            format,
+            byte_order,
+            ..
+        } = request;
+        let mut response = ResponseParser::new(version, uid, format, byte_order);
+        match response.feed(&came.received) {
+            Ok(Some(_)) => {}
+            Ok(None) => return refusal(response.finish()),
+            Err(error) => return refusal(error),
         }
     }
-    match response {
-        Some(response) => refusal(response.finish()),
-        None if received > 0 => Opened::Yes,
-        None => Opened::Stalled,
+    if came.is_complete && !came.received.is_empty() {
+        Opened::Yes
+    } else {
+        Opened::Stalled
     }
 }
 
@@ -290,10 +289,10 @@ fn read<T: PullElement + Default + Clone>(
 const OPENED_AT_ONCE: usize = 8;
 const OPEN_SECS: f64 = 1.5;
 const FEED_SECS: f64 = 3.0;
+/// Of each family one.
+const MOST_ADDRESSES: usize = 2;
 const MOST_FED: usize = 8;
 const MOST_BYTES_PER_SEC: f64 = 5e6;
-/// Of test patterns; no stream has as many channels.
-const MOST_BYTES: usize = 64 << 20;
 const MOST_VALUES: usize = 1 << 16;
 const MOST_SAMPLES: usize = 1024;
 const NAP: Duration = Duration::from_millis(50);

@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use lsl_core::{StreamInfo, local_clock};
 use lsl_platform::neighbours::neighbours;
-use lsl_proto::config::MulticastGroup;
 use socket2::Socket;
 
+use super::budget::Budget;
+use super::post::{directed, groups};
 use super::socket::{drain, leave_by, open_in_range, why};
 use super::{Wishes, own_addresses, stream_of};
 use crate::observe::{Interface, Kind, Observations, PortsInUse, StreamSeen, Wave, Way, WayKind};
@@ -16,13 +17,14 @@ use crate::waves::Ids;
 
 /// Asks everybody three times, with what all programs have by default and with what this machine has configured:
 /// what is left out here shows. `None` if there is no socket.
-pub(super) fn ask(seen: &Observations, wishes: &Wishes<'_>) -> Option<Wave> {
+pub(super) fn ask(seen: &Observations, wishes: &Wishes<'_>, budget: &Budget) -> Option<Wave> {
     let mut asker = Asker::open(seen)?;
     let mut ways = ways(seen, wishes.hosts);
     let networks = seen.asked.hosts.iter().filter(|it| it.is_network());
     let once = ways.len();
     let each = networks.flat_map(|it| &it.addresses).take(MOST_OF_NETWORKS);
     ways.extend(each.map(|to| host(*to, seen.asked.ports.multicast)));
+    asker.stride = ways.len().max(1);
     let start = local_clock();
     for wave in 0..WAVES {
         if (wishes.stop)() {
@@ -30,7 +32,7 @@ pub(super) fn ask(seen: &Observations, wishes: &Wishes<'_>) -> Option<Wave> {
         }
         // Networks are asked once: most of their addresses are nobody's.
         let due = if wave == 0 { ways.len() } else { once };
-        asker.send(&mut ways, due, wave, seen);
+        asker.send(ways.iter_mut().take(due), wave, seen, budget);
         let end = start + f64::from(wave + 1) * WAVE_SECS * wishes.patience;
         asker.hear(end, wishes.stop);
         asker.waves = wave + 1;
@@ -48,8 +50,9 @@ pub(super) fn own(seen: &Observations, patience: f64) -> Option<Vec<StreamSeen>>
         .filter(|port| *port != 0)
         .flat_map(|port| hosts.map(|to| host(to, port)))
         .collect();
-    let all = ways.len();
-    asker.send(&mut ways, all, 0, seen);
+    asker.stride = ways.len().max(1);
+    // Stays on this machine.
+    asker.send(ways.iter_mut(), 0, seen, &Budget::new());
     asker.hear(local_clock() + OWN_SECS * patience, &|| false);
     Some(asker.ends(ways).streams)
 }
@@ -68,17 +71,9 @@ fn ways(seen: &Observations, hosts: &[SocketAddr]) -> Vec<Way> {
         .into_iter()
         .filter(|it| *it != 0)
         .collect();
-    let group = MulticastGroup::default();
-    let groups: [IpAddr; 5] = [
-        Ipv4Addr::new(224, 0, 0, 1).into(),
-        Ipv4Addr::new(224, 0, 0, 183).into(),
-        Ipv4Addr::new(239, 255, 172, 215).into(),
-        group.with_prefix(0xff02).into(),
-        group.with_prefix(0xff05).into(),
-    ];
     let mut ways = Vec::new();
     for &port in &ports {
-        for to in groups {
+        for to in groups() {
             for interface in interfaces
                 .iter()
                 .filter(|it| it.is_multicast)
@@ -123,15 +118,8 @@ fn ways(seen: &Observations, hosts: &[SocketAddr]) -> Vec<Way> {
 /// The broadcast addresses that programs ask: of all that the default route leads to, and of each network.
 fn broadcasts(interfaces: &[&Interface]) -> BTreeSet<Ipv4Addr> {
     let networks = interfaces.iter().filter(|it| it.kind != Kind::Tunnel);
-    let directed = networks
-        .flat_map(|it| &it.addresses)
-        .filter_map(|of| match of {
-            (IpAddr::V4(address), length @ 1..=30) => {
-                Some(Ipv4Addr::from_bits(address.to_bits() | u32::MAX >> length))
-            }
-            _ => None,
-        });
-    directed
+    networks
+        .flat_map(|it| directed(it))
         .take(MOST_INTERFACES)
         .chain([Ipv4Addr::BROADCAST])
         .collect()
@@ -195,12 +183,17 @@ impl Asker {
         })
     }
 
-    /// Sends one question to each of the first places; hosts are not asked in the second wave.
-    fn send(&mut self, ways: &mut [Way], due: usize, wave: u32, seen: &Observations) {
-        self.stride = ways.len().max(1);
+    /// Sends one question to each of these places; hosts are not asked in the second wave.
+    fn send<'a>(
+        &self,
+        ways: impl Iterator<Item = &'a mut Way>,
+        wave: u32,
+        seen: &Observations,
+        budget: &Budget,
+    ) {
         let interfaces = seen.interfaces.as_deref().unwrap_or_default();
-        for (index, way) in ways.iter_mut().take(due).enumerate() {
-            if way.kind == WayKind::Host && wave == 1 {
+        for (index, way) in ways.enumerate() {
+            if way.kind == WayKind::Host && wave == 1 || budget.datagrams(1) == 0 {
                 continue;
             }
             let Some((is_v4, socket, _, port)) =

@@ -112,6 +112,30 @@ pub struct Mtu {
     pub stalls: Option<bool>,
 }
 
+/// A relay that is asked for streams.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RelaySeen {
+    /// Host and port.
+    pub relay: String,
+    /// How many it tells of.
+    pub streams: Option<usize>,
+    /// Why it tells of none.
+    pub trouble: Option<(RelayTrouble, String)>,
+}
+
+/// Kind of why a relay tells of no streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RelayTrouble {
+    /// No connection with it comes about.
+    Unreachable,
+    /// Something else answers there.
+    Foreign,
+    /// Encryption does not allow it.
+    Barred,
+}
+
 /// A wire that two networks share.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

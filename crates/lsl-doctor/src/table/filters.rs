@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use super::{Cause, Side};
-use crate::observe::{Interface, Kind, LoopProbe, Observations, PortsInUse, SendError, WayKind};
+use crate::observe::{
+    BlockedProgram, Interface, Kind, LoopProbe, Observations, PortsInUse, SendError, WayKind,
+};
 use crate::remedy;
 
 /// Interfaces whose filter matters: those that lead to other machines. What programs make for containers and
@@ -185,6 +187,49 @@ pub(super) fn is_taken(seen: &Observations) -> bool {
     seen.multicast_port
         .as_ref()
         .is_some_and(|port| port.is_taken)
+}
+
+/// A rule of Windows' firewall that blocks a program of LSL: no other rule helps.
+pub(super) fn blocked_program(seen: &Observations) -> Option<Cause> {
+    let windows = seen.firewall.as_ref()?.windows.as_ref()?;
+    let everywhere = |it: &&BlockedProgram| windows.holds_everywhere(&it.profiles);
+    let certain = windows.blocked.iter().find(everywhere);
+    let blocked = certain.or_else(|| windows.blocked.first())?;
+    let BlockedProgram { program, app, .. } = blocked;
+    let elsewhere = if certain.is_some() {
+        ""
+    } else {
+        ", in some of the networks that this machine knows"
+    };
+    Some(Cause {
+        is_guess: certain.is_none(),
+        is_harmless: certain.is_none(),
+        subject: program.name.clone(),
+        text: format!(
+            "A rule blocks {app} (pid {}), not LSL{elsewhere}: it finds no streams by groups, and nobody finds its own.",
+            program.pid
+        ),
+        seen: vec![format!(
+            "rule \"{}\": Action=Block, Dir=In, active",
+            blocked.rule
+        )],
+        remedies: vec![remedy::unblock(seen, app)],
+        ..Cause::default()
+    })
+}
+
+/// Windows drops answers of single machines to questions to groups.
+pub(super) fn no_answers(seen: &Observations) -> Option<Cause> {
+    let windows = seen.firewall.as_ref()?.windows.as_ref()?;
+    let is_certain = windows.holds_everywhere(&windows.answers_refused);
+    is_certain.then(|| Cause {
+        subject: "answers to groups".into(),
+        text: "Windows drops the answers to questions to groups (DisableUnicastResponsesToMulticastBroadcast): streams \
+               of other machines are not found."
+            .into(),
+        remedies: vec![remedy::open_input(seen, &[])],
+        ..Cause::default()
+    })
 }
 
 pub(super) fn port_taken(seen: &Observations) -> Option<Cause> {

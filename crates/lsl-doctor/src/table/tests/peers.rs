@@ -1,8 +1,8 @@
 use super::*;
-use crate::observe::Kind;
 use crate::observe::peers::{
     BoundSeen, Mtu, NeighbourSeen, PeerSeen, Ping, PortAsked, PortState, RouteSeen, WireSeen,
 };
+use crate::observe::{BlockedProgram, Firewall, Kind, Os, Profile, WindowsFirewall};
 
 fn asked(port: u16, state: PortState, is_known: bool) -> PortAsked {
     PortAsked {
@@ -299,4 +299,62 @@ fn findings_are_of_their_machine() {
         .map(|it| it.subject)
         .collect();
     assert_eq!(hosts, ["10.50.0.1", "10.50.0.7"]);
+}
+
+#[test]
+fn what_windows_says_counts_where_it_holds_in_every_network() {
+    use Profile::{Private, Public};
+    let machine = |networks: &[Profile], blocked: &[Profile], refused: &[Profile]| {
+        let set = |all: &[Profile]| all.iter().copied().collect();
+        let program = BlockedProgram {
+            program: Program {
+                pid: 7,
+                name: "python.exe".into(),
+            },
+            app: r"C:\it's\python.exe".into(),
+            rule: "python.exe".into(),
+            profiles: set(blocked),
+        };
+        let windows = WindowsFirewall {
+            networks: set(networks),
+            filtered: set(&[Private, Public]),
+            answers_refused: set(refused),
+            blocked: (!blocked.is_empty())
+                .then_some(program)
+                .into_iter()
+                .collect(),
+        };
+        Observations {
+            os: Os::Windows,
+            firewall: Some(Firewall {
+                windows: Some(windows),
+                ..Firewall::default()
+            }),
+            ..healthy()
+        }
+    };
+    let check = |seen: &Observations, found: &[&str], noted: &[&str]| {
+        assert_eq!(
+            (ids(seen), notes(seen)),
+            (
+                found.iter().map(|it| (*it).into()).collect(),
+                noted.iter().map(|it| (*it).into()).collect()
+            )
+        );
+    };
+    check(&machine(&[Private], &[], &[]), &[], &[]);
+    let blocked = machine(&[Private], &[Private, Public], &[]);
+    check(&blocked, &["fw.program"], &[]);
+    let command = &diagnose(&blocked).findings[0].remedies[0].run[0];
+    assert!(
+        command.contains(r"-Program 'C:\it''s\python.exe' |"),
+        "{command}"
+    );
+    for networks in [&[Private, Public][..], &[]] {
+        check(&machine(networks, &[Public], &[]), &[], &["fw.program"]);
+    }
+    let mut refused = machine(&[Private], &[], &[Private]);
+    check(&refused, &[], &["fw.reply"]);
+    nothing(&mut refused);
+    check(&refused, &["fw.reply"], &[]);
 }
