@@ -61,6 +61,8 @@ pub enum PairError {
     Gone,
     /// It ended the pair, for this reason.
     Ended(String),
+    /// No encrypted session with it comes about, for this reason, or none where the policy here wants one.
+    Refused(String),
     /// The user here ended it.
     Interrupted,
 }
@@ -76,6 +78,7 @@ impl fmt::Display for PairError {
             Self::Slow => "it says nothing for too long",
             Self::Gone => "it closed the connection",
             Self::Interrupted => "interrupted",
+            Self::Refused(why) => why,
             Self::Ended(why) => {
                 return write!(
                     f,
@@ -134,11 +137,6 @@ impl Pair {
             pair.greet();
         }
         pair
-    }
-
-    /// Returns who opened the connection.
-    pub fn side(&self) -> Side {
-        self.side
     }
 
     /// Takes bytes from the socket, none at its end.
@@ -346,6 +344,11 @@ impl Pair {
         }
         Err(error)
     }
+}
+
+/// Returns the line that tells why a pair ends before it begins.
+pub fn bye(why: &str) -> Vec<u8> {
+    Message::Bye(why.to_owned()).line()
 }
 
 /// Copies of each datagram, and the time between them.

@@ -10,9 +10,9 @@ from network import expect, now, run, until
 FINE = "Nothing is wrong here."
 
 
-def pair(network, finding, *, at):
+def pair(network, finding, *, at, channels="1"):
     """`serve` runs at amp, the doctor at rec: both name this, which is to be put right `at` one of them, or at both."""
-    network.streams(names=("Ours",))
+    network.streams(names=("Ours",), channels=channels)
     served, report = both(network)
     found = [each["id"] for each in report["findings"]]
     expect(found == [finding], f"{found}, not {finding}:", json.dumps(report, indent=1), served)
@@ -26,10 +26,15 @@ def pair(network, finding, *, at):
     return report
 
 
+def serve(machine):
+    served = machine.start("doctor", "serve")
+    until("serve", lambda: "Waiting" in served.stderr() or not served.is_running())
+    return served
+
+
 def both(network, *words):
     """What `serve` at amp and the doctor at rec say of each other; rec's looks for the stream that is named."""
-    served = network.amp.start("doctor", "serve")
-    until("serve", lambda: "Waiting" in served.stderr() or not served.is_running())
+    served = serve(network.amp)
     start = now()
     program = network.rec.start("doctor", "--json", "10.50.0.1", *words)
     program.wait()
@@ -61,10 +66,30 @@ def healthy(network):
     return network.numbers
 
 
-def broken(rules_of, finding, machine):
+def required(network):
+    """25: nothing is said in plain text, and both trust each other as is printed, each for its direction alone."""
+    for machine in (network.amp, network.rec):
+        machine.key('policy = "required"')
+    network.streams(names=("Ours",))
+    served = serve(network.amp)
+    for place, typing, role in (("here", network.rec, "outlet"), ("there", network.amp, "inlet")):
+        program = network.rec.start("doctor", "10.50.0.1")
+        program.wait()
+        key = re.search(rf"(?:run {place}|{place} run): lsl trust add \S+ (\S+)", program.stderr())
+        expect(key, program)
+        typing.run("trust", "add", "other", key.group(1), "--role", role)
+    expect("no pair with 10.50.0.2" in served.stderr(), served)
+    served.end()
+    served, report = both(network)
+    expect(report["healthy"] and any("encrypted" in line for line in report["pair"]), json.dumps(report, indent=1))
+    expect(FINE in served.stdout() and "encrypted" in served.stdout(), served)
+    return network.numbers
+
+
+def broken(rules_of, finding, machine, **how):
     def play(network):
         rules_of(network)
-        pair(network, finding, at=machine)
+        pair(network, finding, at=machine, **how)
         return network.numbers
 
     return play
@@ -77,8 +102,7 @@ def code(network, prepare, expected):
     for serving, asking, address in ((network.amp, network.rec, "10.50.0.1"), (network.rec, network.amp, "10.50.0.2")):
         if asking.name not in expected:
             continue
-        served = serving.start("doctor", "serve")
-        until("serve", lambda: "Waiting" in served.stderr() or not served.is_running())
+        served = serve(serving)
         # What is sent now may be heard, and is then told by the code.
         first = asking.start("doctor", address)
         first.wait()
@@ -130,8 +154,7 @@ def dials_out(network):
     """Nobody can dial amp, which dials."""
     network.streams(names=("Ours",))
     network.amp.nft(FILTER)
-    waiting = network.rec.start("doctor", "serve")
-    until("serve", lambda: "Waiting" in waiting.stderr() or not waiting.is_running())
+    waiting = serve(network.rec)
     dialling = network.amp.start("doctor", "serve", "10.50.0.2")
     for program, place in ((waiting, "there"), (dialling, "here")):
         program.wait()
@@ -154,6 +177,14 @@ def no_udp_out(machine):
     )
 
 
+def short_packets(network):
+    """As lab 11. Packets are as long as they are on a wire."""
+    network.without_ipv6()
+    for machine in (network.amp, network.rec):
+        machine.ip("link", "set", "e0", "gso_max_segs", "1")
+    network.swallow([f"ip protocol {protocol} ip length > 1100 drop" for protocol in ("tcp", "udp")])
+
+
 # As lab 1, but the doctor's port is open: what a user opens first.
 OPEN = FILTER.replace("meta l4proto", "tcp dport 16569 accept; meta l4proto")
 
@@ -165,6 +196,8 @@ LABS = {
     "27-pair-4": broken(lambda network: no_groups_out(network.rec), "fw.out", "rec"),
     "27-pair-dials-out": dials_out,
     "27-pair-7": broken(lambda network: network.swallow_groups(), "net.multicast", "both"),
+    "27-pair-11": broken(short_packets, "path.mtu", "rec", channels="512"),
+    "27-pair-required": required,
     "27-code-2": closed,
     "27-code-5": kill_switch,
     "27-code-9": isolation,

@@ -1,6 +1,6 @@
 //! Finds the doctor at the other end, and talks with it. Spec: doctor §3.4
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::thread;
@@ -12,12 +12,13 @@ use lsl_platform::routes::gateways;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Post;
+use super::control::{Control, greet};
 use super::post::{directed, groups, small_segments};
 use super::socket::{leave_by, open};
 use crate::observe::{Class, Fact, Interface, Kind, Observations, OtherSide, PortsInUse};
 use crate::pair::{
     Account, COPIES, Counts, Event, Hello, PAUSE_SECS, PREAMBLE, Pair, PairError, Path, Probe,
-    Side, nonce, tag,
+    nonce, tag,
 };
 use crate::table::filters::relevant;
 use crate::table::pair::side;
@@ -31,6 +32,8 @@ pub struct Talked {
     pub theirs: Account,
     /// What it heard of us, and we of it; by class, none to all of what was sent.
     pub ways: Vec<(Class, bool, bool)>,
+    /// Whether both ends have proved their keys, and nobody else hears what they say.
+    pub is_sealed: bool,
 }
 
 /// Connects to a doctor at one of these addresses: at `port`, and where only LSL's own ports are open, at those.
@@ -49,29 +52,6 @@ pub fn dial(addresses: &[IpAddr], ports: RangeInclusive<u16>) -> Option<(TcpStre
         // All are waited for.
         found.fold(None, Option::or)
     })
-}
-
-/// Connects, and waits until it is sure that a doctor is there. An outlet closes on what it does not know.
-fn greet(to: SocketAddr) -> io::Result<TcpStream> {
-    let mut stream = connect(to, CONNECT)?;
-    stream.set_read_timeout(Some(CONNECT))?;
-    stream.write_all(PREAMBLE)?;
-    let mut answer = [0; PREAMBLE.len()];
-    // What follows is left to the pair.
-    let deadline = local_clock() + CONNECT.as_secs_f64();
-    loop {
-        match stream.peek(&mut answer)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            length if length == answer.len() => break,
-            _ if local_clock() > deadline => return Err(io::ErrorKind::TimedOut.into()),
-            _ => thread::sleep(NAP),
-        }
-    }
-    if answer == PREAMBLE {
-        Ok(stream)
-    } else {
-        Err(io::ErrorKind::InvalidData.into())
-    }
 }
 
 /// Connects to a doctor that is expected there.
@@ -103,40 +83,34 @@ pub fn hello(post: &Post, to: IpAddr) -> Hello {
 /// # Errors
 /// Why it ended early: what `conclude` found stands all the same.
 pub fn talk(
-    stream: &mut TcpStream,
+    control: Control,
     pair: Pair,
     post: &Post,
     seen: &Observations,
     stop: &dyn Fn() -> bool,
     conclude: &mut dyn FnMut() -> Account,
 ) -> Result<Talked, PairError> {
-    let talked = take_turns(stream, pair, post, seen, stop, conclude);
+    let talked = take_turns(control, pair, post, seen, stop, conclude);
     post.heard().pin(None);
     talked
 }
 
 fn take_turns(
-    stream: &mut TcpStream,
+    mut control: Control,
     mut pair: Pair,
     post: &Post,
     seen: &Observations,
     stop: &dyn Fn() -> bool,
     conclude: &mut dyn FnMut() -> Account,
 ) -> Result<Talked, PairError> {
-    let gone = |_| PairError::Gone;
-    let peer = stream.peer_addr().map_err(gone)?;
-    stream.set_nonblocking(false).map_err(gone)?;
-    let _ = stream.set_nodelay(true);
-    // Who does not read is left, too.
-    let _ = stream.set_write_timeout(Some(WRITE));
+    let peer = control.peer().map_err(|_| PairError::Gone)?;
     let mut talked = Talked {
         hello: Hello::default(),
         theirs: Account::default(),
         ways: Vec::new(),
+        is_sealed: control.is_sealed(),
     };
     let (mut paths, mut theirs) = (Vec::new(), 0);
-    let mut buffer = vec![0; 16 * 1024];
-    let mut has_greeted = pair.side() == Side::Dials;
     let outcome = loop {
         while let Some(event) = pair.poll_event() {
             match event {
@@ -147,13 +121,13 @@ fn take_turns(
                 }
                 Event::Begin(count) => {
                     theirs = count;
-                    flush(&mut pair, stream, &mut has_greeted)?;
+                    flush(&mut pair, &mut control)?;
                     send(post.nonce(), &paths, peer, seen);
                 }
                 Event::Count => {
                     let heard = post.heard().counts(&talked.hello.nonce, theirs);
                     pair.counted(Counts { heard });
-                    flush(&mut pair, stream, &mut has_greeted)?;
+                    flush(&mut pair, &mut control)?;
                     pair.report(conclude());
                 }
                 Event::Counts(counts) => talked.ways = ways(post, &paths, &counts, &talked.hello),
@@ -161,7 +135,7 @@ fn take_turns(
                 Event::Done => {}
             }
         }
-        flush(&mut pair, stream, &mut has_greeted)?;
+        flush(&mut pair, &mut control)?;
         if pair.is_done() {
             break Ok(());
         }
@@ -171,37 +145,25 @@ fn take_turns(
         }
         let now = local_clock();
         let wait = (pair.poll_timeout() - now).clamp(0.001, 1.0);
-        let _ = stream.set_read_timeout(Some(Duration::from_secs_f64(wait)));
-        let taken = match stream.read(&mut buffer) {
-            Ok(length) => {
-                pair.handle_input(buffer.get(..length).unwrap_or_default(), local_clock())
-            }
-            Err(error) if is_late(&error) => Ok(()),
-            Err(_) => Err(PairError::Gone),
-        };
+        let come = control.read(Duration::from_secs_f64(wait));
+        let taken = come.and_then(|come| match come {
+            Some(bytes) if bytes.is_empty() => Ok(()),
+            come => pair.handle_input(&come.unwrap_or_default(), local_clock()),
+        });
         if let Err(error) = taken.and_then(|()| pair.handle_timeout(local_clock())) {
             break Err(error);
         }
     };
-    let _ = flush(&mut pair, stream, &mut has_greeted);
+    let _ = flush(&mut pair, &mut control);
     outcome.map(|()| talked)
 }
 
-fn is_late(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
-    )
-}
-
-/// Writes what is to be said; [`greet`] has said the first line already.
-fn flush(pair: &mut Pair, stream: &mut TcpStream, has_greeted: &mut bool) -> Result<(), PairError> {
+/// Writes what is to be said; whoever [`greet`]ed has said the first line already.
+fn flush(pair: &mut Pair, control: &mut Control) -> Result<(), PairError> {
     let output = pair.take_output();
-    let is_greeting = std::mem::take(has_greeted);
+    let is_greeting = !output.is_empty() && std::mem::take(&mut control.has_greeted);
     let rest = output.strip_prefix(PREAMBLE).filter(|_| is_greeting);
-    stream
-        .write_all(rest.unwrap_or(&output))
-        .map_err(|_| PairError::Gone)
+    control.write(rest.unwrap_or(&output))
 }
 
 /// The ways to try: groups by each interface, and the ports at which the other end hears. Only its address of this
@@ -375,8 +337,6 @@ pub fn told(seen: &Observations, policy: u8) -> OtherSide {
 }
 
 const CONNECT: Duration = Duration::from_secs(1);
-const WRITE: Duration = Duration::from_secs(5);
-const NAP: Duration = Duration::from_millis(5);
 /// For the answer of a gateway.
 const ARP: Duration = Duration::from_millis(200);
 const HOPS: u32 = 24;
@@ -385,11 +345,20 @@ const MOST_TRIES: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use lsl_core::config::Config;
+    use lsl_core::secure::config::Settings;
+    use lsl_core::secure::trust::{Peer, TrustList, TrustedRole};
+    use lsl_core::secure::{Policy, SecretKey, Security};
 
     use super::*;
+    use crate::collect::line::never;
+    use crate::pair::Side;
+
+    const NAP: Duration = Duration::from_millis(5);
 
     fn post() -> Post {
         Post::open(&Config::loopback(), &Observations::default(), 0).unwrap()
@@ -405,12 +374,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn two_doctors_tell_each_other_what_they_hear() {
+    type Outcome = Result<Talked, PairError>;
+
+    /// Has one dial the other, each with this security, until they have talked or may not.
+    fn both(dials: Option<&Security>, accepts: Option<&Security>) -> (Outcome, Outcome) {
         let (here, there) = (post(), post());
         let seen = Observations::default();
         let address: IpAddr = Ipv4Addr::LOCALHOST.into();
-        let talk = |stream: &mut TcpStream, side, post: &Post, told: u8| {
+        let talk = |control: Result<Control, PairError>, side, post: &Post, told: u8| {
             let pair = Pair::new(side, hello(post, address), local_clock());
             let mut conclude = || Account {
                 side: post.side(OtherSide {
@@ -419,21 +390,45 @@ mod tests {
                 }),
                 ..Account::default()
             };
-            talk(stream, pair, post, &seen, &|| false, &mut conclude).unwrap()
+            talk(control?, pair, post, &seen, &never, &mut conclude)
         };
-        let port = there.listens()[0];
+        let is_over = AtomicBool::new(false);
         let (asked, served) = thread::scope(|scope| {
-            let served = scope.spawn(|| talk(&mut accept(&there), Side::Accepts, &there, 2));
-            let (mut stream, _) = find(&[address], port, PortsInUse::default()).unwrap();
-            let asked = talk(&mut stream, Side::Dials, &here, 1);
+            let served = scope.spawn(|| {
+                let mut served = Err(PairError::Gone);
+                // Who gets no session may dial again.
+                while served.is_err() && !is_over.load(Ordering::Relaxed) {
+                    let Some((stream, _)) = there.accept() else {
+                        thread::sleep(NAP);
+                        continue;
+                    };
+                    let control = Control::accepted(stream, accepts, &never);
+                    served = talk(control, Side::Accepts, &there, 2);
+                }
+                served
+            });
+            let port = there.listens()[0];
+            let (stream, _) = find(&[address], port, PortsInUse::default()).unwrap();
+            let control = Control::dialled(stream, dials, &never);
+            let asked = talk(control, Side::Dials, &here, 1);
+            is_over.store(true, Ordering::Relaxed);
             (asked, served.join().unwrap())
         });
+        if let (Ok(asked), Ok(served)) = (&asked, &served) {
+            assert_eq!(asked.hello.nonce, there.nonce());
+            assert_eq!(served.hello.sees, Some(address));
+        }
+        (asked, served)
+    }
+
+    #[test]
+    fn two_doctors_tell_each_other_what_they_hear() {
+        let (asked, served) = both(None, None);
+        let (asked, served) = (asked.unwrap(), served.unwrap());
         assert_eq!(
             (asked.theirs.side.session, served.theirs.side.session),
             (2, 1)
         );
-        assert_eq!(asked.hello.nonce, there.nonce());
-        assert_eq!(asked.hello.sees, Some(address));
         for talked in [&asked, &served] {
             let by = |class| talked.ways.iter().find(|it| it.0 == class).copied();
             for class in [Class::Serve, Class::Range] {
@@ -441,6 +436,76 @@ mod tests {
             }
             assert_ne!(talked.theirs.side.tag, 0);
         }
+    }
+
+    /// A machine with a key that trusts these.
+    fn machine(policy: Policy, key: u8, trusted: &[(u8, TrustedRole)]) -> Security {
+        let of = |key: u8| SecretKey::from_seed(&[key; 32]);
+        let peers = trusted.iter().map(|(key, role)| Peer {
+            name: format!("machine {key}"),
+            key: of(*key).public(),
+            role: *role,
+            not_after: None,
+            from: Vec::new(),
+            streams: Vec::new(),
+        });
+        let mut settings = Settings::new(policy);
+        settings.migrate_until = "2099-12-31".parse().ok();
+        let trust = TrustList::from_peers(peers.collect()).unwrap();
+        Security::from_parts(settings, of(key), trust).unwrap()
+    }
+
+    /// Who dials whom; whether what they say is encrypted, or what each is told.
+    type Case<'a> = (
+        Option<&'a Security>,
+        Option<&'a Security>,
+        Result<bool, [&'a str; 2]>,
+    );
+
+    #[test]
+    fn what_they_say_is_encrypted_where_keys_and_trust_allow() {
+        use Policy::{Migrate, Off, Required};
+        use TrustedRole::{Inlet, Outlet};
+        let rec = &machine(Required, 1, &[(2, Outlet)]);
+        let amp = &machine(Required, 2, &[(1, Inlet)]);
+        let (stranger, off) = (&machine(Required, 2, &[]), &machine(Off, 2, &[(1, Inlet)]));
+        let guest = &machine(Migrate, 2, &[]);
+        let add = "run here: lsl trust add NAME lsl-ed25519:";
+        let cases: &[Case<'_>] = &[
+            (Some(rec), Some(amp), Ok(true)),
+            // Either may dial, whatever streams may flow between them.
+            (Some(amp), Some(rec), Ok(true)),
+            (
+                Some(rec),
+                Some(stranger),
+                Err(["there run: lsl trust add", add]),
+            ),
+            (Some(stranger), Some(rec), Err([add, "ended the session"])),
+            (Some(rec), None, Err(["Run there: lsl key init", ""])),
+            (Some(rec), Some(off), Err(["Run there: lsl key init", ""])),
+            (None, Some(rec), Err(["`lsl key show`", "plain text"])),
+            (
+                Some(guest),
+                Some(rec),
+                Err(["`lsl key show`", "plain text"]),
+            ),
+            (Some(guest), None, Ok(false)),
+        ];
+        thread::scope(|scope| {
+            for (dials, accepts, expected) in cases {
+                scope.spawn(move || match (both(*dials, *accepts), expected) {
+                    ((Ok(asked), Ok(served)), Ok(is_sealed)) => {
+                        assert_eq!([asked.is_sealed, served.is_sealed], [*is_sealed; 2]);
+                    }
+                    ((Err(asked), Err(served)), Err(texts)) => {
+                        for (error, text) in [asked, served].iter().zip(texts) {
+                            assert!(error.to_string().contains(text), "{text} in {error}");
+                        }
+                    }
+                    (ended, _) => panic!("{ended:?}, not {expected:?}"),
+                });
+            }
+        });
     }
 
     #[test]
@@ -476,8 +541,8 @@ mod tests {
         let mut conclude = || unreachable!("nobody is there");
         let mut talk = |side, stop| {
             let pair = Pair::new(side, hello(&post, address), local_clock());
-            let mut stream = accept(&post);
-            talk(&mut stream, pair, &post, &seen, &|| stop, &mut conclude).unwrap_err()
+            let control = Control::accepted(accept(&post), None, &never).unwrap();
+            talk(control, pair, &post, &seen, &|| stop, &mut conclude).unwrap_err()
         };
         assert_eq!(talk(Side::Accepts, false), PairError::Foreign);
         // Somebody is silent, and the user has enough.

@@ -1,17 +1,18 @@
 //! A handshake with one outlet over a blocking socket, to learn its key or the reason of trouble.
 //! Spec: LSS/1 §4.2, §5.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lsl_core::secure::connection::{Answer, Connection, Event, Question, is_gone};
+use lsl_core::secure::connection::{Answer, Connection, Event, Question};
 use lsl_core::secure::{
     Cause, Descriptor, Error, Local, OsRandom, PublicKey, Result, Role, Security, Suite,
 };
 use lsl_core::{StreamInfo, local_clock};
 use lsl_proto::describe::descriptor;
+
+use super::line::{Line, never, unexpected};
 
 /// Result of a session with an outlet.
 #[derive(Debug)]
@@ -92,8 +93,7 @@ fn check_at(
     let shaken = KeyProbe::at(address, Arc::clone(local)).and_then(|probe| {
         let key = probe.peer();
         peer = Some(key);
-        let (remote, here) = probe.addresses()?;
-        let (remote, here) = (remote.ip(), here.ip());
+        let (remote, here) = probe.line.ends()?;
         let peer_name = match security.authorise(&key, Role::Outlet, remote, here) {
             Ok(name) => name,
             Err(cause) => {
@@ -150,7 +150,7 @@ impl KeyProbe {
             .map_err(|error| Error::io("socket", error))?;
         let connection = Connection::initiator(local, REQUEST, local_clock(), &mut OsRandom)?;
         let mut line = Line { stream, connection };
-        match line.proceed(None)? {
+        match line.proceed(None, &never)? {
             Event::Question(Question::PeerKey(peer)) => Ok(Self { line, peer }),
             _ => Err(unexpected()),
         }
@@ -161,151 +161,40 @@ impl KeyProbe {
         self.peer
     }
 
-    /// Returns the two ends of the connection: the outlet's and ours.
-    fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
-        let stream = &self.line.stream;
-        let ends = stream.peer_addr().and_then(|remote| {
-            let local = stream.local_addr()?;
-            Ok((remote, local))
-        });
-        ends.map_err(|error| Error::io("addresses of the connection", error))
-    }
-
     /// Ends the handshake without revealing our identity.
     pub fn refuse(mut self, cause: Cause) {
         // The error says what was asked for.
-        let _ = self.line.proceed(Some(Answer::PeerKey(Err(cause))));
+        let _ = self.line.proceed(Some(Answer::PeerKey(Err(cause))), &never);
     }
 
     /// Goes on until the outlet has accepted us and `judge` its stream, then closes the session.
     fn greet(mut self, judge: impl FnOnce(Descriptor) -> Result<(), Cause>) -> Result<Suite> {
         // Nobody reads the name there.
         let accepted = Answer::PeerKey(Ok(String::new()));
-        let Event::Question(Question::Descriptor(said)) = self.line.proceed(Some(accepted))? else {
-            return Err(unexpected());
-        };
-        let Event::Established(info) = self.line.proceed(Some(Answer::Descriptor(judge(said))))?
+        let Event::Question(Question::Descriptor(said)) =
+            self.line.proceed(Some(accepted), &never)?
         else {
             return Err(unexpected());
         };
-        if let Some(sender) = self.line.connection.sender() {
-            sender.close();
-        }
+        let Event::Established(info) = self
+            .line
+            .proceed(Some(Answer::Descriptor(judge(said))), &never)?
+        else {
+            return Err(unexpected());
+        };
+        self.line.end();
         self.line.close();
         Ok(info.suite)
-    }
-}
-
-fn unexpected() -> Error {
-    Error::session(Cause::Internal, "another event was expected")
-}
-
-/// A connection over a blocking socket.
-#[derive(Debug)]
-struct Line {
-    stream: TcpStream,
-    connection: Connection,
-}
-
-impl Line {
-    /// Gives the answer to the last question, if there was one, and goes on to the next or to the
-    /// session. After an error the connection is closed.
-    fn proceed(&mut self, answer: Option<Answer>) -> Result<Event> {
-        let event = self.advance(answer);
-        if let Err(error) = &event {
-            self.connection.fail(error);
-            if self.connection.poll_timeout().is_some() {
-                self.close();
-            }
-        }
-        event
-    }
-
-    fn advance(&mut self, mut answer: Option<Answer>) -> Result<Event> {
-        loop {
-            if let Some(answer) = answer.take() {
-                self.connection.handle_answer(answer, local_clock())?;
-            }
-            let late = || io::ErrorKind::TimedOut.into();
-            self.flush()
-                .and_then(|done| if done { Ok(()) } else { Err(late()) })
-                .map_err(|error| Error::io("sending to the outlet", error))?;
-            match self.connection.poll_event() {
-                Some(Event::Question(Question::Work(work))) => {
-                    answer = Some(Answer::Work(work.run(&mut OsRandom)));
-                }
-                Some(event) => return Ok(event),
-                None => self.receive()?,
-            }
-        }
-    }
-
-    /// Sends what is waiting; true once nothing is left, false after the socket's time-out.
-    fn flush(&mut self) -> io::Result<bool> {
-        let stream = &mut self.stream;
-        self.connection
-            .flush(local_clock, |bytes| stream.write(bytes))
-    }
-
-    /// Reads once, until the connection's time-out.
-    fn receive(&mut self) -> Result<()> {
-        let failed = |error| Error::io("reading from the outlet", error);
-        let due = self.connection.poll_timeout().ok_or_else(unexpected)?;
-        let mut buffer = [0; 2048];
-        let most = self.connection.max_read().min(buffer.len());
-        let left = Duration::from_secs_f64((due - local_clock()).max(SHORTEST_SECS));
-        self.stream.set_read_timeout(Some(left)).map_err(failed)?;
-        let received = match self.stream.read(buffer.get_mut(..most).unwrap_or_default()) {
-            Ok(received) => received,
-            // The outlet closed without reading everything: no less a close.
-            Err(error) if is_gone(&error) => 0,
-            Err(error) => {
-                return match error.kind() {
-                    io::ErrorKind::Interrupted => Ok(()),
-                    // Which of the two a passed time-out is depends on the system.
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                        self.connection.handle_timeout(local_clock())
-                    }
-                    _ => Err(failed(error)),
-                };
-            }
-        };
-        let bytes = buffer.get_mut(..received).unwrap_or_default();
-        (self.connection).handle_input(bytes, local_clock(), |_| Ok(()))
-    }
-
-    /// Sends the last words and closes without a reset over unread input, so that they arrive.
-    fn close(&mut self) {
-        // The outlet's log will do without them if it is gone.
-        let _ = self.flush();
-        let _ = self.stream.shutdown(Shutdown::Write);
-        let deadline = local_clock() + CLOSING_SECS;
-        let mut discarded = [0; 4096];
-        for _ in 0..CLOSING_READS {
-            let left = deadline - local_clock();
-            if left <= 0.0 {
-                return;
-            }
-            let left = Duration::from_secs_f64(left);
-            let limit = self.stream.set_read_timeout(Some(left));
-            match limit.and_then(|()| self.stream.read(&mut discarded)) {
-                Ok(1..) => {}
-                _ => return,
-            }
-        }
     }
 }
 
 /// Request of the session, which costs the outlet nothing and makes it no reader.
 const REQUEST: &[u8] = b"LSL:shortinfo\r\n\r\n";
 const CONNECT: Duration = Duration::from_secs(5);
-const CLOSING_SECS: f64 = 1.0;
-const CLOSING_READS: usize = 16;
-/// A socket's time-out of 0 is an error.
-const SHORTEST_SECS: f64 = 0.001;
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::thread;
 

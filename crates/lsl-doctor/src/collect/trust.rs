@@ -104,7 +104,7 @@ fn explain(
             );
             (text, Some((Place::Here, command)))
         }
-        Finding::Here(cause) => (explain_here(security, judged, peer, *cause), None),
+        Finding::Here(cause) => (explain_here(security, peer, *cause), None),
         Finding::There(Cause::NotAuthorised) => peer.map_or_else(Explained::default, |key| {
             let text = security.not_trusted_text(key);
             let command = text.split_once("there run: ");
@@ -116,12 +116,7 @@ fn explain(
     }
 }
 
-fn explain_here(
-    security: &Security,
-    judged: &Judged,
-    peer: Option<&PublicKey>,
-    cause: Cause,
-) -> String {
+pub(super) fn explain_here(security: &Security, peer: Option<&PublicKey>, cause: Cause) -> String {
     let file = security
         .settings()
         .and_then(|it| it.trusted_peers.as_deref());
@@ -129,14 +124,11 @@ fn explain_here(
         || "the trust file".into(),
         |it: &Path| it.display().to_string(),
     );
-    let name = judged
-        .peer_name
-        .as_deref()
-        .map(printable)
-        .unwrap_or_default();
-    let fingerprint = judged.fingerprint.as_deref().unwrap_or("");
     let trust = security.trust();
     let entry = peer.and_then(|key| trust.find(key));
+    let name = entry.map(|it| printable(&it.name)).unwrap_or_default();
+    let fingerprint = peer.map(|it| it.fingerprint().to_string());
+    let fingerprint = fingerprint.unwrap_or_default();
     let may_be_outlet = entry.is_some_and(|it| it.role.allows(Role::Outlet));
     match cause {
         Cause::NotAuthorised => format!(
@@ -172,7 +164,8 @@ fn command_to_trust(hostname: &str, address: &str) -> String {
 fn plain_place(text: &str) -> Option<&str> {
     text.parse::<std::net::SocketAddr>().is_ok().then_some(text)
 }
-fn explain_there(cause: Cause, fingerprint: &str) -> String {
+
+pub(super) fn explain_there(cause: Cause, fingerprint: &str) -> String {
     match cause {
         Cause::RoleNotAllowed => format!(
             "there ({fingerprint}): this device is trusted, but not as inlet, or for other streams \
@@ -188,7 +181,8 @@ fn explain_there(cause: Cause, fingerprint: &str) -> String {
         other => format!("there ({fingerprint}): refused, {}", other.name()),
     }
 }
-fn explain_failure(error: &Error, address: &str) -> String {
+
+pub(super) fn explain_failure(error: &Error, address: &str) -> String {
     match error.cause() {
         Cause::DecryptFailed => {
             "no common pre-shared key: one of the two has no psk_file, or another \
@@ -205,6 +199,7 @@ fn explain_failure(error: &Error, address: &str) -> String {
         _ => error.to_string(),
     }
 }
+
 fn printable(text: &str) -> String {
     terminal::printable(text.as_bytes(), usize::MAX)
 }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use lsl_core::config::Loaded;
 use lsl_core::secure::Policy;
 use lsl_core::{Context, Selector, local_clock};
+use lsl_doctor::collect::control::Control;
 use lsl_doctor::collect::pair::{self, Talked, told};
 use lsl_doctor::collect::{Post, Wishes, run};
 use lsl_doctor::observe::{Asked, Class, Observations, OtherSide};
@@ -12,7 +13,6 @@ use lsl_doctor::pair::{Account, Pair, PairError, Side, joint};
 use lsl_doctor::report::{Check, Report};
 use lsl_doctor::table::diagnose;
 
-use crate::failure::{Failure, Outcome};
 use crate::interrupt::Stop;
 use crate::ui::notice::note;
 use crate::ui::text::printable;
@@ -83,19 +83,6 @@ impl<'a> End<'a> {
         }
     }
 
-    /// Refuses to say anything in plain text where the policy wants encryption.
-    pub(super) fn may_talk(&self) -> Outcome {
-        if self.policy() < 2 {
-            return Ok(());
-        }
-        Err(Failure::Usage(
-            "the policy here is `required`, and two doctors talk in plain text: run `lsl doctor` on each \
-             machine; here, the code works that `lsl doctor serve` prints where another policy holds \
-             (`lsl doctor HOST --code CODE`)"
-                .into(),
-        ))
-    }
-
     /// What this machine tells the other.
     pub(super) fn told(&self, seen: &Observations, post: &Post) -> OtherSide {
         post.side(told(seen, self.policy()))
@@ -105,7 +92,7 @@ impl<'a> End<'a> {
     /// does not say what it will send.
     pub(super) fn talk(
         &self,
-        mut stream: TcpStream,
+        stream: TcpStream,
         side: Side,
         post: &Post,
         base: &Observations,
@@ -125,14 +112,20 @@ impl<'a> End<'a> {
             account
         };
         (self.show)("the other machine");
-        let talked = match hello {
-            Some(hello) => {
-                let pair = Pair::new(side, hello, local_clock());
-                let stop = || self.stop.requested();
-                pair::talk(&mut stream, pair, post, base, &stop, &mut conclude)
-            }
-            None => Err(PairError::Gone),
+        let stop = || self.stop.requested();
+        let security = self.context.security().ok().map(|it| &**it);
+        let control = match side {
+            Side::Dials => Control::dialled(stream, security, &stop),
+            Side::Accepts => Control::accepted(stream, security, &stop),
         };
+        let talked = control.and_then(|control| {
+            let hello = hello.ok_or(PairError::Gone)?;
+            if let Some(because) = &control.bare_because {
+                note(format!("what the two say is not encrypted: {because}"));
+            }
+            let pair = Pair::new(side, hello, local_clock());
+            pair::talk(control, pair, post, base, &stop, &mut conclude)
+        });
         let ended = talked.map(|talked| {
             if let Some(seen) = &mut kept {
                 seen.observations.other = Some(talked.theirs.side.clone());
@@ -148,6 +141,7 @@ pub(super) fn note_end(host: &str, ended: &Result<(), PairError>) {
     match ended {
         Ok(()) => {}
         Err(PairError::Interrupted) => note("interrupted"),
+        Err(PairError::Refused(why)) => note(format!("no pair with {}: {why}", printable(host))),
         Err(error) => note(format!("{} does not go on: {error}", printable(host))),
     }
 }
@@ -221,6 +215,11 @@ fn ways(talked: &Talked, host: &str, seen: &Observations) -> Vec<String> {
         lines.push(format!(
             "{host} sees this machine as {sees}: addresses are translated between (NAT)."
         ));
+    }
+    if talked.is_sealed {
+        lines.push(
+            "Both have proved their keys, and what they say to each other is encrypted.".into(),
+        );
     }
     lines
 }

@@ -12,7 +12,7 @@ use lsl_doctor::code::encode;
 use lsl_doctor::collect::pair::{dial, find};
 use lsl_doctor::collect::{PORT, Post};
 use lsl_doctor::observe::{Asked, HostAsked, Observations};
-use lsl_doctor::pair::Side;
+use lsl_doctor::pair::{PairError, Side};
 
 use super::pair::{End, note_end, report};
 use super::{FOUND, addresses};
@@ -69,7 +69,6 @@ impl Serve {
             is_local: false,
             patience: 1.0,
         };
-        end.may_talk()?;
         let peer = self.peer()?;
         let base = end.machine(&Asked::default());
         let post = Post::open(&loaded.config, &base, self.port).map_err(|error| {
@@ -85,7 +84,7 @@ impl Serve {
             at: start,
             are_first: true,
         };
-        let mut status = None;
+        let (mut status, mut refused) = (None, None);
         while !stop.requested() && (self.keep || local_clock() < start + MOST_SECS) {
             if keys.try_recv().is_ok() {
                 let seen = end.look(&Asked::default(), Some(&post));
@@ -118,11 +117,16 @@ impl Serve {
             let began = local_clock();
             let (seen, ended) = end.talk(stream, side, &post, &base, &asked);
             line.set_message("");
-            // Who looks whether the port is open says nothing.
+            let host = from.ip().to_canonical().to_string();
             let Some(seen) = seen else {
+                // Who looks whether the port is open says nothing; of who gets no session once is enough.
+                if matches!(ended, Err(PairError::Refused(_))) && refused.as_ref() != Some(&ended) {
+                    note_end(&host, &ended);
+                    refused = Some(ended);
+                }
                 continue;
             };
-            note_end(&from.ip().to_canonical().to_string(), &ended);
+            note_end(&host, &ended);
             let report = report(seen, 0, began);
             println(&report.text(false))?;
             status = Some(report.faults());
