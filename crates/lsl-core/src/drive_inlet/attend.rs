@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::feed_state::{FeedState, ReadBy, Received};
+use crate::drive_inlet::session::InletSession;
 use crate::drive_inlet::shared::InletShared;
 use crate::net::sync::local_clock;
 use crate::{Error, Result};
@@ -121,8 +122,14 @@ impl<'a> Attendance<'a> {
         let lost = state.feed.take_lost(local_clock);
         let warning = state.feed.take_clock_warning();
         let is_opened = state.is_opened();
+        let connection = state.connection.as_deref_mut();
+        let session = connection.and_then(Connection::session);
+        let key_updates = session.and_then(InletSession::take_key_updates);
         let ended = state.disconnect.is_some().then(|| state.end());
         drop(state);
+        if let Some(tell) = key_updates {
+            tell();
+        }
         if let Some((samples, reason)) = lost {
             let name = shared.info.name();
             tracing::warn!("stream {name:?}: {samples} samples lost ({reason})");

@@ -263,8 +263,10 @@ impl Connection {
         };
         if let Some(session) = &mut self.session {
             while let Some(event) = self.machine.session().and_then(Handshake::poll_event) {
-                if let Event::Pong { times, at } = event {
-                    session.pings.answered(times, at);
+                match event {
+                    Event::Pong { times, at } => session.pings.answered(times, at),
+                    Event::KeyUpdated => session.key_updated(),
+                    _ => {}
                 }
             }
             // Cut off: nothing may be sent any more.
@@ -494,7 +496,7 @@ impl Drop for Connection {
                 Some([sent, session.receiver()?.totals()])
             };
             let totals = self.machine.session().and_then(totals).unwrap_or_default();
-            if let Some(session) = &self.session {
+            if let Some(session) = &mut self.session {
                 session.ended(totals);
             }
         } else if !self.lingers {

@@ -28,6 +28,8 @@ pub(crate) struct InletSession {
     pub(crate) pings: Arc<Pings>,
     prober: Option<TimeProber>,
     started: f64,
+    /// Changes of the outlet's key that auditors do not know of yet.
+    key_updates: u64,
     /// Nothing may be sent any more.
     pub(crate) is_failed: bool,
 }
@@ -66,6 +68,7 @@ impl InletSession {
             pings: Arc::default(),
             prober: time_keys.map(TimeKeys::into_prober),
             started: local_clock(),
+            key_updates: 0,
             is_failed: false,
         }
     }
@@ -91,8 +94,31 @@ impl InletSession {
         });
     }
 
+    /// Counts a change of the outlet's key. Who reads holds a lock, so that others tell auditors of it.
+    pub(crate) fn key_updated(&mut self) {
+        self.key_updates += 1;
+    }
+
+    /// Returns what tells auditors of changes of keys that they do not know of, if there are any.
+    pub(crate) fn take_key_updates(&mut self) -> Option<impl FnOnce() + use<>> {
+        let count = std::mem::take(&mut self.key_updates);
+        (count > 0).then(|| {
+            let (events, security) = self.events();
+            let suite = events.info().suite;
+            move || {
+                for _ in 0..count {
+                    let event = |kind| events.event(kind).suite(suite);
+                    security.audit().record_with(EventKind::KeyUpdate, event);
+                }
+            }
+        })
+    }
+
     /// Audits the end; `totals` are those of both directions.
-    pub(crate) fn ended(&self, totals: [Totals; 2]) {
+    pub(crate) fn ended(&mut self, totals: [Totals; 2]) {
+        if let Some(tell) = self.take_key_updates() {
+            tell();
+        }
         let lasted_secs = local_clock() - self.started;
         self.record(EventKind::SessionClosed, |_| {
             self.events.closed(totals, lasted_secs, !self.is_failed)

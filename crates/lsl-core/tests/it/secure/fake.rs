@@ -350,6 +350,13 @@ impl Connection {
         self.raw(&out).await;
     }
 
+    /// Changes the key.
+    pub async fn rekey(&mut self) {
+        let mut out = Vec::new();
+        self.sealer.seal_key_update(&mut out).unwrap();
+        self.raw(&out).await;
+    }
+
     pub async fn alert(&mut self, cause: Cause, text: &str) {
         let mut out = Vec::new();
         let sealed = self.sealer.seal_alert(cause, text, &mut out);

@@ -158,15 +158,36 @@ impl Drop for Place {
 impl Side {
     /// All audit lines of this event.
     pub fn audited(&self, event: &str) -> Vec<Value> {
+        let mut lines = self.lines();
+        lines.retain(|line| line["event"] == event);
+        lines
+    }
+
+    fn lines(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.audit).unwrap_or_default();
         // The last line may be half written.
         let lines = text
             .split_inclusive('\n')
             .filter(|line| line.ends_with('\n'));
         lines
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .filter(|line| line["event"] == event)
+            .map(|line| serde_json::from_str(line).unwrap())
             .collect()
+    }
+
+    /// The events of the tree that `line` of a session belongs to, each once, by name. No line of the session is
+    /// in another tree, and none of another session in this one.
+    pub fn tree_of(&self, line: &Value) -> Vec<String> {
+        let mut names = Vec::new();
+        for it in self.lines() {
+            let [in_tree, of_session] = ["span", "sid"].map(|key| it[key] == line[key]);
+            if in_tree || of_session {
+                assert!(in_tree && (of_session || it["sid"].is_null()), "{it}");
+                names.push(it["event"].as_str().unwrap().to_owned());
+            }
+        }
+        names.sort();
+        names.dedup();
+        names
     }
 
     /// Waits for an audit line of this event for which `wanted` holds.

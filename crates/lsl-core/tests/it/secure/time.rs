@@ -10,6 +10,7 @@ use lsl_core::secure::{Policy, TimeResponder};
 use lsl_core::{Inlet, StreamInfo, local_clock};
 
 use super::fake::{Claim, Fake, Running, either};
+use super::outlet::revocation::{side_of_files, write_trust};
 use super::people::{Place, Side};
 use super::proxy::{Proxy, Verdict, Way};
 use crate::lab::{self, SOON};
@@ -85,6 +86,7 @@ fn outlet(name: &str, clock: Clock) -> (Running, Claim, Arc<Clock>) {
             let is_of_clock = connection.request == b"LSL:timekeys/1\r\n";
             if connection.request.starts_with(b"LSL:streamfeed") {
                 connection.data(&claim.preamble()).await;
+                connection.rekey().await;
             } else {
                 assert!(is_of_clock, "{:?}", connection.request);
             }
@@ -230,7 +232,8 @@ fn a_session_that_is_held_up_one_way_errs_within_half_the_round_trip() {
     }
 }
 
-/// An authentic outlet whose clock jumps, or a way on which somebody starts to wait.
+/// An authentic outlet whose clock jumps, or a way on which somebody starts to wait: all that befalls a session
+/// is one tree, to its end.
 #[test]
 fn jumps_and_rising_round_trips_are_audited() {
     let place = Place::with(&[
@@ -240,15 +243,11 @@ fn jumps_and_rising_round_trips_are_audited() {
         ("tuning.TimeUpdateInterval", "0.1"),
         ("tuning.TimeUpdateMinProbes", "1"),
     ]);
-    let trusts = vec![super::people::trusted(
-        "amp",
-        lsl_core::secure::trust::TrustedRole::Outlet,
-    )];
-    let rec = place.side_with("rec", Policy::Required, trusts, |settings| {
-        settings.time_warn_ms = 5;
-    });
+    let amp = super::people::trusted("amp", lsl_core::secure::trust::TrustedRole::Outlet);
+    let rec = side_of_files(&place, "rec", vec![amp]);
     let (_outlet, claim, clock) = outlet("jumping", Clock::default());
     let inlet = rec.inlet_for(&claim.info());
+    inlet.blocking().open(SOON).unwrap();
     assert_bounded(&inlet, &clock);
     assert!(rec.audited("time_step").is_empty());
     clock.set_ahead(3.0);
@@ -257,4 +256,10 @@ fn jumps_and_rising_round_trips_are_audited() {
     clock.delay.store(25, Ordering::Release);
     rec.await_audit("time_rtt_rise", |_| true);
     rec.await_audit("time_uncertain", |_| true);
+    rec.await_audit("key_update", |line| line["sid"] == event["sid"]);
+    write_trust(place.dir(), Vec::new());
+    let closed = rec.await_audit("session_closed", |line| line["sid"] == event["sid"]);
+    let of_clock = ["time_rtt_rise", "time_step", "time_uncertain"];
+    let of_session = ["handshake_ok", "key_update", "revoked", "session_closed"];
+    assert_eq!(rec.tree_of(&closed), [&of_session[..], &of_clock].concat());
 }

@@ -55,6 +55,11 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
     let mut staying = Reader::feed(&outlet, "spare", 100);
     let mut clock = Clock::of(&outlet, &mut leaving);
     assert!(answered(&mut clock));
+    leaving.seal(|session, out| session.sealer.seal_key_update(out));
+    leaving.seal(|session, out| session.sealer.seal_ping(2.0, out));
+    while leaving.pongs.is_empty() {
+        assert!(leaving.step());
+    }
 
     // No handshake looks at the file: the watch alone.
     write_trust(&dir, vec![inlet("spare")]);
@@ -67,7 +72,9 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
         Err(Error::Alert { cause, .. }) => assert_eq!(cause, Cause::NotAuthorised),
         other => panic!("{other:?}"),
     }
-    let revoked = amp.await_audit("revoked", |_| true);
+    let updated = amp.await_audit("key_update", |_| true);
+    let of_leaving = |event: &Value| event["span"] == updated["span"];
+    let revoked = amp.await_audit("revoked", of_leaving);
     // All events of a connection are one tree, of another one another.
     let begun = amp.await_audit("handshake_ok", |event| event["span"] == revoked["span"]);
     assert!(begun["took_us"].is_u64(), "{begun}");
@@ -77,6 +84,10 @@ fn a_removed_peer_is_told_and_ended_and_its_clock_stops() {
     let is_same = |event: &Value| event["sid"] == begun["sid"];
     let closed = amp.await_audit("session_closed", is_same);
     assert_eq!(closed["span"], begun["span"]);
+    assert_eq!(
+        amp.tree_of(&closed),
+        ["handshake_ok", "key_update", "revoked", "session_closed"]
+    );
     let begun = amp.audited("handshake_ok");
     let spans: HashSet<_> = begun
         .iter()
