@@ -187,6 +187,10 @@ fn elf_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> {
     if !segments.contains("GNU_RELRO") {
         problems.push("it has no read-only relocations (RELRO)".to_owned());
     }
+    let notes = listing(cmd!(sh, "readelf -nW {file}"))?;
+    if !notes.contains("NT_GNU_BUILD_ID") {
+        problems.push("it has no build id".to_owned());
+    }
     Ok(problems)
 }
 

@@ -119,7 +119,13 @@ pub(crate) fn build(sh: &Shell, target: Target) -> Result<Build> {
     let root = sh.current_dir();
     // Programs that users run need neither symbols nor the paths of the machine that built them;
     // without the paths, every checkout builds the same bytes.
-    let flags = machine_paths(sh)?.map(|(path, name)| format!("--remap-path-prefix={path}={name}"));
+    let paths = machine_paths(sh)?;
+    let paths = paths.map(|(path, name)| format!("--remap-path-prefix={path}={name}"));
+    let mut flags = Vec::from(paths);
+    if let System::Linux { .. } = target.system {
+        // Security logs name the build that wrote them; zig gives it none by itself.
+        flags.push("-Clink-arg=-Wl,--build-id=sha1".to_owned());
+    }
     let (for_system, packages, files, resources) = match target.system {
         System::Linux { .. } => (
             format!("{triple}.{GLIBC}"),

@@ -39,6 +39,7 @@ mod payload;
 mod pipe;
 mod replace;
 mod stanzas;
+mod steps;
 
 pub use decrypting::{Decrypting, End, Ending};
 pub use encrypting::Encrypting;
@@ -49,6 +50,7 @@ pub use files::{
 };
 pub use keys::{Identities, KeyPair, Passphrase, Recipients};
 pub use pipe::{Cancel, Passed, Work, lock_stream, unlock_stream};
+pub use steps::{Step, StepTime};
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ mod filter;
 mod flame;
 mod follower;
 mod lines;
+mod program;
 mod pseudonyms;
 mod query;
 mod resume;

@@ -3,6 +3,8 @@
 use lsl_core::secure::audit::{Audit, Event};
 use lsl_core::secure::config::{Found, Settings, search};
 
+use lsl_xdf::at_rest::Recipients;
+
 use crate::ui::notice::note;
 
 /// Opens the audit file of the configuration in use.
@@ -21,9 +23,31 @@ fn of(settings: &Settings) -> Option<Audit> {
         .ok()
 }
 
+/// Adds how a file is encrypted and, where that is known, for whom; recipients beyond the first are counted.
+pub(crate) fn sealed(event: Event, recipients: Option<&Recipients>) -> Event {
+    let event = event
+        .with("format", "age-v1")
+        .with("cipher", "ChaCha20-Poly1305");
+    let Some(all) = recipients.map(Recipients::public_keys) else {
+        return event;
+    };
+    let mut shown: Vec<String> = all.iter().take(MAX_RECIPIENTS).cloned().collect();
+    if shown.is_empty() {
+        shown.push("passphrase".to_owned());
+    }
+    let event = event.with("recipients", shown);
+    match all.len().saturating_sub(MAX_RECIPIENTS) {
+        0 => event,
+        others => event.with("others", others as u64),
+    }
+}
+
 /// Records what a command has done.
 pub(crate) fn record(settings: &Settings, events: impl IntoIterator<Item = Event>) {
     if let Some(audit) = of(settings) {
         events.into_iter().for_each(|event| audit.record(event));
     }
 }
+
+/// Recipients that a line names.
+const MAX_RECIPIENTS: usize = 8;

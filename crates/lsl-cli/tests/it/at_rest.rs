@@ -106,15 +106,30 @@ fn the_security_log_has_a_line_for_each_file() {
     let lines: Vec<serde_json::Value> = log
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &serde_json::Value| line["event"] != "log_opened")
         .collect();
     let events: Vec<&str> = lines
         .iter()
         .filter_map(|line| line["event"].as_str())
         .collect();
     assert_eq!(events, ["file_locked", "file_verified", "file_failed"]);
-    for line in &lines {
+    let steps = |line: &serde_json::Value| -> Vec<String> {
+        let steps = line["steps"].as_array().unwrap().iter();
+        steps.map(|it| it[0].as_str().unwrap().to_owned()).collect()
+    };
+    for (line, expected) in lines.iter().zip([
+        &["wrap", "payload", "sync"][..],
+        &["unwrap", "payload"],
+        &["unwrap"],
+    ]) {
         assert!(line["detail"].as_str().unwrap().contains("a.txt"), "{line}");
+        assert_eq!(steps(line), expected);
+        assert!(
+            line["took_us"].is_u64() && line["format"] == "age-v1",
+            "{line}"
+        );
     }
+    assert_eq!(lines[0]["recipients"], serde_json::json!([public]));
     assert!(!log.contains(SECRET));
     assert!(logged(&["audit", "verify"]).status.success());
 }
@@ -264,6 +279,10 @@ fn a_signature_says_who_recorded_and_what_was_changed() {
     let trusting =
         |arguments: &[&str]| Running::start(&mut lab.command_on("trusting", arguments)).wait();
     trusting(&["key", "init", "--name", "reader"]).ok();
+    let config = lab.path("trusting/lsl_api/lsl-secure.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let text = text.replace("audit_file = \"\"", "audit_file = \"audit.jsonl\"");
+    fs::write(&config, text).unwrap();
     trusting(&["trust", "add", "amp1", &public, "--yes"]).ok();
     let named = trusting(&["verify", "--signed", "--json", &path])
         .ok()
@@ -273,6 +292,15 @@ fn a_signature_says_who_recorded_and_what_was_changed() {
         (&"amp1".into(), &true.into())
     );
     assert_eq!(named["proven_bytes"], bytes.len());
+    let log = fs::read_to_string(lab.path("trusting/lsl_api/audit.jsonl")).unwrap();
+    let logged: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "event": "file_verified", "peer_name": "amp1", "peer_fp": fingerprint, "claimed": false, "operation": "verify",
+        "format": "xdf", "bytes": bytes.len(), "proven_bytes": bytes.len(), "closed": true, "detail": path,
+    });
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&logged[key], value, "{logged}");
+    }
 
     let check = |bytes: &[u8], part: &str| {
         fs::write(&path, bytes).unwrap();

@@ -11,7 +11,7 @@ use lsl_core::secure::{Cause, Role};
 
 use crate::lab::Lab;
 
-/// Writes a log of three lines.
+/// Writes a log of three lines, and the one before them.
 fn write(path: &str) {
     let audit = Audit::open(Path::new(path), 0).unwrap();
     audit.record(Event::new(EventKind::TrustReloaded).detail("2 peers"));
@@ -33,10 +33,11 @@ fn tail_shows_the_last_events() {
     write(&log);
     let shown = lab.run(&["audit", "tail", &log]).ok().stdout;
     let lines: Vec<&str> = shown.lines().collect();
-    assert_eq!(lines.len(), 3, "{shown}");
-    assert!(lines[0].ends_with("trust_reloaded  2 peers"), "{shown}");
+    assert_eq!(lines.len(), 4, "{shown}");
+    assert!(lines[0].contains("log_opened  it-"), "{shown}");
+    assert!(lines[1].ends_with("trust_reloaded  2 peers"), "{shown}");
     let failed = r"handshake_failed  10.0.0.7:5000  our outlet  not_authorised: unknown\nkey";
-    assert!(lines[1].ends_with(failed), "{shown}");
+    assert!(lines[2].ends_with(failed), "{shown}");
     let last = lab.run(&["audit", "tail", &log, "-n", "1", "--json"]).ok();
     let last = last.json_lines();
     assert_eq!(last.len(), 1);
@@ -45,7 +46,7 @@ fn tail_shows_the_last_events() {
     fs::rename(&log, format!("{log}.1")).unwrap();
     write(&log);
     let shown = lab.run(&["audit", "tail", &log, "--json"]).ok();
-    assert_eq!(shown.json_lines().len(), 6);
+    assert_eq!(shown.json_lines().len(), 8);
 }
 
 #[test]
@@ -60,6 +61,7 @@ fn tail_follows_across_rotation() {
     assert!(next().contains("handshake_ok"));
     fs::rename(&log, format!("{log}.1")).unwrap();
     write(&log);
+    assert!(next().contains("log_opened"));
     assert!(next().contains("trust_reloaded"));
     assert!(next().contains("handshake_failed"));
     assert!(next().contains("handshake_ok"));
@@ -138,10 +140,15 @@ fn query_shows_connections_whole() {
     assert_eq!(lines[3], "  lsl::close  session_closed  312 µs");
     assert!(shown.stderr.contains("1 line cannot be read"), "{shown:?}");
     assert_eq!(query(&["--until", "1h"]).stdout, "");
-    // Both connections, and three lines of none.
+    // Both connections, three lines of none, and what wrote either chain.
     let all = query(&["--json"]).json();
-    assert_eq!(all.as_array().unwrap().len(), 5);
-    assert_eq!(all[4]["spans"].as_array().unwrap().len(), 3);
+    assert_eq!(all.as_array().unwrap().len(), 7);
+    assert_eq!(all[6]["spans"].as_array().unwrap().len(), 3);
+    assert_eq!(all[0]["events"]["name"], "lsl::log");
+    // Also where that line is not asked for.
+    let one = query(&["--json", "--where", "peer_name=amp2"]).json();
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    assert_eq!(one[0]["command"], all[0]["events"]["lsl::exe"]);
     let folded = query(&[
         "--folded",
         "--where",
@@ -167,7 +174,7 @@ fn verify_finds_the_line_that_was_changed() {
     fs::rename(&log, format!("{log}.1")).unwrap();
     write(&log);
     let whole = lab.run(&["audit", "verify", &log]).ok();
-    assert_eq!(whole.stdout, "6 lines, 2 chains, 2 files\n");
+    assert_eq!(whole.stdout, "8 lines, 2 chains, 2 files\n");
     // As a shell expands `audit.jsonl*`.
     let rotated = format!("{log}.1");
     lab.run(&["audit", "verify", &log, &rotated]).ok();
@@ -186,12 +193,12 @@ fn verify_finds_the_line_that_was_changed() {
         assert!(line.contains(words), "{line}");
         assert!(broken.stderr.contains("1 break"), "{broken:?}");
     };
-    check(&text.replace("10.0.0.7", "10.0.0.8"), "3", "was changed");
+    check(&text.replace("10.0.0.7", "10.0.0.8"), "4", "was changed");
     let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
     lines.remove(1);
     let without_second = lines.concat();
     check(&without_second, "2", "line 1 should be here");
-    check(&format!("{text}{{}}\n"), "4", "not a line of an audit file");
+    check(&format!("{text}{{}}\n"), "5", "not a line of an audit file");
     let without_first = text.split_once('\n').unwrap().1;
     check(without_first, "1", "first lines are missing");
     let late = lab.run(&["audit", "verify", &log, "--allow-missing-start"]);
@@ -208,7 +215,7 @@ fn summary_counts() {
     write(&log);
     write(&log);
     let summary = lab.run(&["audit", "summary", &log, "--json"]).ok().json();
-    assert_eq!(summary["lines"], 6);
+    assert_eq!(summary["lines"], 8);
     assert_eq!(summary["events"]["handshake_failed"], 2);
     assert_eq!(summary["failures"]["not_authorised"], 2);
     assert_eq!(summary["peers"]["10.0.0.7"]["failures"], 2);
@@ -231,7 +238,7 @@ fn the_configuration_names_the_log() {
     };
     let ended = configured("[security]\npolicy = \"off\"\naudit_file = \"audit.jsonl\"\n");
     assert!(ended.status.success(), "{ended:?}");
-    assert!(String::from_utf8_lossy(&ended.stdout).starts_with("3 lines"));
+    assert!(String::from_utf8_lossy(&ended.stdout).starts_with("4 lines"));
     let ended = configured("[security]\npolicy = \"off\"\n");
     assert_eq!(ended.status.code(), Some(2), "{ended:?}");
     assert!(String::from_utf8_lossy(&ended.stderr).contains("audit_file"));
@@ -275,10 +282,16 @@ fn commands_that_change_keys_and_trust_are_logged() {
     .ok();
     lab.run(&["trust", "remove", "rec1", "--dir", &directory])
         .ok();
-    let lines = lab
-        .run(&["audit", "tail", &log, "--json"])
-        .ok()
-        .json_lines();
+    // Each command has a chain of its own.
+    let tail = [
+        "audit",
+        "tail",
+        &log,
+        "--json",
+        "--where",
+        "event!=log_opened",
+    ];
+    let lines = lab.run(&tail).ok().json_lines();
     let told = |key: &str| -> Vec<String> {
         let texts = lines
             .iter()

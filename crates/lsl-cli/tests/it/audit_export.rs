@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write as _};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
@@ -48,6 +48,16 @@ fn data(group: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
             .then(|| (value[0].1.as_text().unwrap().to_owned(), value[1].1.clone()))
     });
     data.collect()
+}
+
+/// The program that a group says wrote it: its build id, and its name.
+fn program(group: &BTreeMap<String, Value>) -> (Vec<u8>, String) {
+    let first = &group["events"].as_array().unwrap()[0];
+    let (kind, value) = &first.as_map().unwrap()[0];
+    assert_eq!(kind.as_text(), Some("NewContext"));
+    let value = value.as_map().unwrap();
+    let origin = value[1].1.as_bytes().unwrap().clone();
+    (origin, value[2].1.as_text().unwrap().to_owned())
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -96,17 +106,21 @@ fn a_killed_exporter_goes_on_where_it_was() {
         exporter.kill().unwrap();
         exporter.wait().unwrap();
     }
-    let all: BTreeSet<(String, u64)> = ["aa", "bb"]
+    fs::write(&log, line("zz", 0)).unwrap();
+    let all: BTreeSet<(String, u64)> = ["aa", "bb", "zz"]
         .into_iter()
-        .zip(seqs)
+        .zip(seqs.into_iter().chain([1]))
         .flat_map(|(chain, seq)| (0..seq).map(move |seq| (chain.to_owned(), seq)))
         .collect();
     let mut exporter = follow(&lab, &log, &out);
-    // The last step of the last line of either chain; nothing is written after it.
-    let mut before = 0;
+    // The last line of the log comes last; all that becomes of it is one write.
     wait_until("the rest comes", || {
-        std::thread::sleep(Duration::from_millis(300));
-        std::mem::replace(&mut before, len()) == len()
+        let mut file = fs::File::open(&out).unwrap();
+        let mut end = Vec::new();
+        file.seek(SeekFrom::Start(len().saturating_sub(16 << 10)))
+            .unwrap();
+        file.read_to_end(&mut end).unwrap();
+        end.windows(3).any(|it| it == b"\x62zz")
     });
     exporter.kill().unwrap();
     exporter.wait().unwrap();
@@ -153,17 +167,21 @@ fn others_get_what_the_log_says() {
             .map(|it| data(it)["name"].as_text().unwrap().to_owned());
         names.collect()
     };
-    let expected = ["lsl::session", "lsl::handshake", "lsl::close", "lsl::trust"];
-    let events = exported.len() - expected.len();
+    let expected = ["log", "session", "handshake", "close", "trust"].map(|it| format!("lsl::{it}"));
     assert_eq!(data(&exported[0])["version"], Value::Integer(1.into()));
-    assert_eq!(names(&exported[events..]), expected);
-    assert_eq!(
-        data(&exported[events + 1])["lsl::outcome"],
-        Value::Text("ok".into())
-    );
+    assert_eq!(names(&exported[1..]), expected);
+    assert_eq!(data(&exported[3])["lsl::outcome"], Value::Text("ok".into()));
+    let exe = std::env::current_exe().unwrap();
+    let exe = exe.file_name().unwrap().to_str().unwrap();
+    let id = lsl_platform::module::build_id().unwrap_or_default();
+    for group in &exported[1..] {
+        assert_eq!(program(group), (id.clone(), exe.to_owned()));
+    }
     // Written anew, not added to.
     export(&["-o", &out, "--where", "event=trust_reloaded"]).ok();
-    assert_eq!(names(&groups(Path::new(&out))[1..]), ["lsl::trust"]);
+    let one = groups(Path::new(&out));
+    assert_eq!(names(&one[1..]), ["lsl::trust"]);
+    assert_eq!(program(&one[1]), (id, exe.to_owned()));
     // It goes on with everything that is not there.
     let mut follower = follow(&lab, &log, &out);
     let mut told = String::new();
@@ -178,8 +196,10 @@ fn others_get_what_the_log_says() {
 
     let json = export(&["--format", "json", "--pseudonyms"]).ok();
     let text = json.stdout.clone();
-    assert!(!text.contains("amp1") && !text.contains("10.0.0"), "{text}");
-    let name = |at: usize| json.json()[0]["spans"][at]["events"]["lsl::peer_name"].to_string();
+    for hidden in ["amp1", "10.0.0", exe] {
+        assert!(!text.contains(hidden), "{text}");
+    }
+    let name = |at: usize| json.json()[1]["spans"][at]["events"]["lsl::peer_name"].to_string();
     assert!(name(0).starts_with("\"h:") && name(0) == name(1), "{text}");
     let mut stacks = String::new();
     for name in ["lsl::close", "lsl::handshake"] {

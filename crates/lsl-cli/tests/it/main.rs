@@ -29,6 +29,8 @@ mod homes;
 mod injection;
 mod keys;
 mod lab;
+#[cfg(unix)]
+mod leaks;
 mod machine;
 mod migrate;
 mod pages;

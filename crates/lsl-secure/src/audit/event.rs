@@ -181,6 +181,7 @@ event_kinds! {
     TrustChanged = "trust_changed",
     RecordingBegun = "recording_begun",
     RecordingEnded = "recording_ended",
+    LogOpened = "log_opened",
 }
 
 impl EventKind {
@@ -203,6 +204,7 @@ impl EventKind {
                 | Self::TrustChanged
                 | Self::RecordingBegun
                 | Self::RecordingEnded
+                | Self::LogOpened
         )
     }
 

@@ -3,7 +3,7 @@
 //! Several processes may share a file. Whole lines, each of at most 4096 bytes, are one write to its end,
 //! so that lines of different writers never mix, and each writer has a chain of its own: `chain` names
 //! it, `seq` counts its lines from 0, `prev` is the SHA-256 of its line before (without the line feed;
-//! empty in the first). When the file is full it becomes `FILE.1`, the next one `FILE.2` and so on,
+//! empty in the first, which says what program writes: `log_opened`). When the file is full it becomes `FILE.1`, the next one `FILE.2` and so on,
 //! never renamed again; chains go on in the new file.
 
 use std::ffi::OsString;
@@ -19,7 +19,8 @@ use lsl_platform::files::{Who, create_new};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::line::{decimal, hex_of};
+use super::line::{Line, decimal, hex_of};
+use super::opened::opened;
 
 /// Path, retention and rotation limit of the log file.
 #[derive(Debug, Clone)]
@@ -36,7 +37,9 @@ pub(super) struct LogFile {
 pub(super) struct Writer {
     place: LogFile,
     current: Option<Current>,
-    /// What the end of each line says of its chain: `,"pid":…,"chain":"…","seq":`. Empty until the first line.
+    /// When the first line was recorded, since 1970.
+    began: Duration,
+    /// What the end of each line says of its chain: `,"chain":"…","seq":`. Empty until the first line.
     chain: Vec<u8>,
     seq: u64,
     /// Hash of the line before, in hex; none before the first line.
@@ -87,9 +90,11 @@ impl LogFile {
 }
 
 impl Writer {
-    pub(super) fn new(place: LogFile) -> Self {
+    /// Begins a chain; `began` is when its first line was recorded, in UTC since 1970.
+    pub(super) fn new(place: LogFile, began: Duration) -> Self {
         Self {
             place,
+            began,
             current: None,
             chain: Vec::new(),
             seq: 0,
@@ -111,12 +116,21 @@ impl Writer {
     ///
     /// # Errors
     /// The last lines were not written (completely). The next ones may be tried at any time.
-    pub(super) fn write(
-        &mut self,
-        mut lines: &[u8],
-        dropped: u64,
-        now: Duration,
-    ) -> Result<u64, Lost> {
+    pub(super) fn write(&mut self, lines: &[u8], dropped: u64, now: Duration) -> Result<u64, Lost> {
+        if self.seq > 0 {
+            return self.write_all(lines, dropped, now);
+        }
+        let first = Line::new(&opened(self.began));
+        let all = [first.bytes(), b"\n", lines].concat();
+        let result = self.write_all(&all, dropped, now);
+        result.map_err(|mut lost| {
+            // That one comes again.
+            lost.lines -= u64::from(self.seq == 0);
+            lost
+        })
+    }
+
+    fn write_all(&mut self, mut lines: &[u8], dropped: u64, now: Duration) -> Result<u64, Lost> {
         let mut writes = 0;
         let is_many = lines.len() >= MANY_BYTES;
         while !lines.is_empty() {
@@ -302,9 +316,7 @@ fn append(file: &mut impl Write, piece: &[u8], is_torn: &mut bool) -> (usize, io
 fn chain() -> io::Result<Vec<u8>> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-    let mut chain = b",\"pid\":".to_vec();
-    push_decimal(&mut chain, std::process::id().into());
-    chain.extend_from_slice(b",\"chain\":\"");
+    let mut chain = b",\"chain\":\"".to_vec();
     chain.extend(random.into_iter().flat_map(hex_of));
     chain.extend_from_slice(b"\",\"seq\":");
     Ok(chain)

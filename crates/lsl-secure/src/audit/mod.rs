@@ -15,6 +15,7 @@ mod event;
 mod file;
 mod limit;
 mod line;
+mod opened;
 mod queue;
 mod span;
 mod text;
@@ -34,7 +35,7 @@ pub use self::event::{Event, EventKind, Extra, Traffic};
 pub use self::file::rotated;
 pub use self::span::Span;
 pub use self::text::printable;
-pub use self::verify::{Break, Verifier};
+pub use self::verify::{Break, Verifier, torn_len};
 
 use self::event::{Entry, role_name};
 use self::file::{LogFile, Writer};
@@ -227,7 +228,7 @@ impl AuditShared {
     ) {
         if !state.has_thread {
             let shared = self.clone();
-            let writer = Writer::new(place.clone());
+            let writer = Writer::new(place.clone(), entry.utc);
             let thread = std::thread::Builder::new().name("lsl-audit".into());
             state.has_thread = thread.spawn(move || shared.serve(writer)).is_ok();
             if state.has_thread {

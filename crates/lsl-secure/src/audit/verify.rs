@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io::BufRead;
 
 use serde::Deserialize;
 
@@ -120,6 +121,24 @@ impl Verifier {
     }
 }
 
+/// Returns the length of what a killed process left of a line, if another one wrote its own right behind it: usually 0.
+pub fn torn_len(line: &[u8]) -> usize {
+    let (mut rest, mut torn) = (line.get(1..).unwrap_or_default(), 0);
+    while !rest.is_empty() {
+        // Finds a brace faster than a loop, or the end.
+        let _ = rest.skip_until(b'{');
+        let at = line.len() - rest.len() - 1;
+        // Quotes in texts are escaped: only a line begins like this.
+        if line
+            .get(at..)
+            .is_some_and(|rest| rest.starts_with(LINE_START))
+        {
+            torn = at;
+        }
+    }
+    torn
+}
+
 impl fmt::Display for Break {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -153,6 +172,9 @@ impl std::error::Error for Break {}
 fn safe(chain: &str) -> String {
     super::printable(chain.as_bytes())
 }
+
+/// Beginning of every line.
+const LINE_START: &[u8] = b"{\"ts\":\"";
 
 #[cfg(test)]
 mod tests {
@@ -248,6 +270,16 @@ mod tests {
             }],
         );
         check(|lines| lines.push("{}".into()), &[Break::Unreadable]);
+    }
+
+    #[test]
+    fn a_line_behind_a_torn_one_is_found() {
+        let line = br#"{"ts":"t","detail":"{\"ts\":\"{"}"#;
+        assert_eq!([torn_len(line), torn_len(b""), torn_len(b"{")], [0; 3]);
+        for len in 0..line.len() {
+            let both = [&line[..len], &line[..len], line].concat();
+            assert_eq!(torn_len(&both), 2 * len);
+        }
     }
 
     proptest! {

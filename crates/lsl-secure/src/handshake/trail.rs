@@ -15,7 +15,7 @@ pub struct Trail {
     steps: Mutex<Vec<TimedStep>>,
 }
 
-/// A step of a handshake.
+/// A step of a handshake, or of the work on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Makes a key share.
@@ -28,6 +28,14 @@ pub enum Step {
     Verify,
     /// Derives the keys of the session.
     Schedule,
+    /// Wraps the key of a file for its recipients.
+    Wrap,
+    /// Recovers the key of a file.
+    Unwrap,
+    /// Encrypts or decrypts the content of a file.
+    Payload,
+    /// Brings a file to the disk.
+    Sync,
 }
 
 /// A step and its time.
@@ -71,11 +79,7 @@ impl Trail {
         };
         let start = clock();
         let done = work();
-        let timed = TimedStep {
-            step,
-            after_us: micros(start - self.begun),
-            took_us: micros(clock() - start),
-        };
+        let timed = TimedStep::new(step, start - self.begun, clock() - start);
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         if steps.len() < MAX_STEPS {
             steps.push(timed);
@@ -91,6 +95,17 @@ impl Default for Trail {
     }
 }
 
+impl TimedStep {
+    /// Creates one of times in seconds.
+    pub fn new(step: Step, after_secs: f64, took_secs: f64) -> Self {
+        Self {
+            step,
+            after_us: micros(after_secs),
+            took_us: micros(took_secs),
+        }
+    }
+}
+
 impl Step {
     /// Returns the name in lines.
     pub fn name(self) -> &'static str {
@@ -100,6 +115,10 @@ impl Step {
             Self::Sign => "sign",
             Self::Verify => "verify",
             Self::Schedule => "schedule",
+            Self::Wrap => "wrap",
+            Self::Unwrap => "unwrap",
+            Self::Payload => "payload",
+            Self::Sync => "sync",
         }
     }
 }

@@ -128,6 +128,7 @@ impl Lab {
         let events = text.lines().map(parse);
         events
             .map(|event| (field(&event, "event"), field(&event, "detail")))
+            .filter(|(event, _)| event != "log_opened")
             .collect()
     }
 

@@ -19,8 +19,9 @@ use super::error::{Error, Result};
 use super::header::{Header, VERSION_LINE, encode};
 use super::keys::{Identities, Recipients};
 use super::payload::{NONCE_LEN, SEALED_LEN, TAG_LEN};
-use super::pipe::{Cancel, Passed, Work, lock_stream, unlock_stream};
+use super::pipe::{Cancel, Passed, Work, open_stream, seal_stream};
 use super::replace::{Replacement, remove};
+use super::steps::{Step, StepTime, Stopwatch};
 use crate::file_lock;
 
 /// Source and target of one operation.
@@ -116,6 +117,22 @@ pub struct FileOutcome {
     pub to: Option<PathBuf>,
     /// Summary of the work, or its error. With an error the target is as it was before.
     pub result: Result<Done>,
+    /// Seconds that the work took.
+    pub took_secs: f64,
+    /// The costly steps of it; the last one may be the one that failed.
+    pub steps: Vec<StepTime>,
+}
+
+impl FileOutcome {
+    fn new(from: &Path, to: Option<&Path>, result: Result<Done>) -> Self {
+        Self {
+            from: from.to_owned(),
+            to: to.map(Path::to_owned),
+            result,
+            took_secs: 0.0,
+            steps: Vec::new(),
+        }
+    }
 }
 
 /// Summary of the work on one file.
@@ -135,7 +152,7 @@ pub struct Done {
 /// An age file fails with [`Error::AlreadyLocked`], and one that is being recorded with [`Error::InUse`].
 /// One that changes meanwhile, because something else writes to it, fails with [`Error::Changed`].
 pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> Vec<FileOutcome> {
-    make(tasks, options, |task, work| {
+    make(tasks, options, |task, work, steps| {
         refuse_link(task, options)?;
         let mut source = open_held(&task.from, options.source == Source::Remove)?;
         let state = FileState::of(&source)?;
@@ -145,15 +162,15 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
         }
         let (target, held) = begin(task, options)?;
         // One byte beyond is enough to see that it grows; a writer may append for ever.
-        let content = (&source).take(total.saturating_add(1));
-        let passed = lock_stream(content, target.file()?, recipients, work)?;
+        let mut content = (&source).take(total.saturating_add(1));
+        let passed = seal_stream(&mut content, &mut target.file()?, recipients, work, steps)?;
         // It has changed since it was opened: something writes to it, and would go on.
         if passed.plain_bytes != total {
             return Err(Error::Changed);
         }
         state.check(&source)?;
         target.make_alike(&source)?;
-        target.commit(held)?;
+        steps.time(Step::Sync, || target.commit(held))?;
         done(task, options, passed, &source, state)
     })
 }
@@ -162,7 +179,7 @@ pub fn lock(tasks: &[Task], recipients: &Recipients, options: &Options<'_>) -> V
 /// authentic. With [`Ending::Tolerant`] a cut off file gives as much as is whole, and its source stays in
 /// any case.
 pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) -> Vec<FileOutcome> {
-    make(tasks, options, |task, work| {
+    make(tasks, options, |task, work, steps| {
         refuse_link(task, options)?;
         // A file that is being recorded may be read up to its present end, but not be removed.
         let source = match options.source {
@@ -171,9 +188,16 @@ pub fn unlock(tasks: &[Task], identities: &Identities, options: &Options<'_>) ->
         };
         let state = FileState::of(&source)?;
         let (target, held) = begin(task, options)?;
-        let passed = unlock_stream(&source, target.file()?, identities, options.ending, work)?;
+        let passed = open_stream(
+            &source,
+            &mut target.file()?,
+            identities,
+            options.ending,
+            work,
+            steps,
+        )?;
         target.make_alike(&source)?;
-        target.commit(held)?;
+        steps.time(Step::Sync, || target.commit(held))?;
         done(task, options, passed, &source, state)
     })
 }
@@ -189,10 +213,8 @@ pub fn rotate(
     rewrap: Rewrap,
     options: &Options<'_>,
 ) -> Vec<FileOutcome> {
-    each(files, options, |file, work| FileOutcome {
-        from: file.clone(),
-        to: Some(file.clone()),
-        result: (|| {
+    each(files, options, |file, work, steps| {
+        let result = || {
             work.check()?;
             // The file behind a link is the one to replace.
             let path = typed(&fs::canonicalize(file)?);
@@ -207,11 +229,14 @@ pub fn rotate(
                     identities,
                     recipients,
                     work,
+                    steps,
                 )?,
                 Rewrap::Everything => {
-                    let mut plain =
-                        Decrypting::new((&source).take(state.len), identities, options.ending)?;
-                    lock_stream(&mut plain, target.file()?, recipients, work)?;
+                    let content = (&source).take(state.len);
+                    let mut plain = steps.time(Step::Unwrap, || {
+                        Decrypting::new(content, identities, options.ending)
+                    })?;
+                    seal_stream(&mut plain, &mut target.file()?, recipients, work, steps)?;
                     Done {
                         plain_bytes: plain.plain_bytes(),
                         end: plain.end(),
@@ -222,9 +247,10 @@ pub fn rotate(
             // Bytes added meanwhile would be lost.
             state.check(&source)?;
             target.make_alike(&source)?;
-            target.commit(Some(source))?;
+            steps.time(Step::Sync, || target.commit(Some(source)))?;
             Ok(done)
-        })(),
+        };
+        FileOutcome::new(file, Some(file), result())
     })
 }
 
@@ -236,19 +262,25 @@ pub fn verify(
     identities: &Identities,
     options: &Options<'_>,
 ) -> Vec<FileOutcome> {
-    each(files, options, |file, work| FileOutcome {
-        from: file.clone(),
-        to: None,
-        result: (|| {
+    each(files, options, |file, work, steps| {
+        let result = || {
             work.check()?;
             let source = open_regular(file)?;
-            let passed = unlock_stream(&source, io::sink(), identities, Ending::Strict, work)?;
+            let passed = open_stream(
+                &source,
+                &mut io::sink(),
+                identities,
+                Ending::Strict,
+                work,
+                steps,
+            )?;
             Ok(Done {
                 plain_bytes: passed.plain_bytes,
                 end: Some(passed.end),
                 source_removed: false,
             })
-        })(),
+        };
+        FileOutcome::new(file, None, result())
     })
 }
 
@@ -281,26 +313,30 @@ fn rewrap_header(
     identities: &Identities,
     recipients: &Recipients,
     work: &Work<'_>,
+    steps: &Stopwatch,
 ) -> Result<Done> {
     let header = Header::read(&mut BufReader::new(source))?;
-    let file_key = identities.unwrap(&header)?;
-    target.write_all(&encode(&file_key, &recipients.wrap(&file_key)?))?;
+    let file_key = steps.time(Step::Unwrap, || identities.unwrap(&header))?;
+    let wrapped = steps.time(Step::Wrap, || recipients.wrap(&file_key))?;
+    target.write_all(&encode(&file_key, &wrapped))?;
     source.seek(SeekFrom::Start(header.len()))?;
-    let mut copied = 0;
     // No more than there was when it was opened: a writer may append for ever.
     let mut rest = source.take(total.saturating_sub(header.len()));
-    loop {
-        work.check()?;
-        // Between two files the kernel copies by itself where it can.
-        let len = io::copy(&mut (&mut rest).take(COPY_LEN), &mut target)?;
-        if len == 0 {
-            break;
+    let copied = steps.time(Step::Payload, || -> Result<u64> {
+        let mut copied = 0;
+        loop {
+            work.check()?;
+            // Between two files the kernel copies by itself where it can.
+            let len = io::copy(&mut (&mut rest).take(COPY_LEN), &mut target)?;
+            if len == 0 {
+                return Ok(copied);
+            }
+            copied += len;
+            if let Some(progress) = work.progress {
+                progress(header.len() + copied);
+            }
         }
-        copied += len;
-        if let Some(progress) = work.progress {
-            progress(header.len() + copied);
-        }
-    }
+    })?;
     let payload = copied
         .checked_sub(NONCE_LEN as u64)
         .ok_or(Error::CutOff { plain_bytes: 0 })?;
@@ -370,7 +406,7 @@ fn done(
 fn make(
     tasks: &[Task],
     options: &Options<'_>,
-    run: impl Fn(&Task, &Work<'_>) -> Result<Done> + Sync,
+    run: impl Fn(&Task, &Work<'_>, &Stopwatch) -> Result<Done> + Sync,
 ) -> Vec<FileOutcome> {
     let mut seen = HashSet::new();
     // Two sources with one target would lose one of the results.
@@ -378,16 +414,15 @@ fn make(
         .iter()
         .map(|task| (task, seen.insert(&task.to)))
         .collect();
-    each(&tasks, options, |(task, first), work| FileOutcome {
-        from: task.from.clone(),
-        to: Some(task.to.clone()),
-        result: work.check().and_then(|()| {
+    each(&tasks, options, |(task, first), work, steps| {
+        let result = work.check().and_then(|()| {
             if *first {
-                run(task, work)
+                run(task, work, steps)
             } else {
                 Err(Error::Exists(task.to.clone()))
             }
-        }),
+        });
+        FileOutcome::new(&task.from, Some(&task.to), result)
     })
 }
 
@@ -412,7 +447,7 @@ impl Named for (&Task, bool) {
 fn each<T: Named + Sync>(
     items: &[T],
     options: &Options<'_>,
-    run: impl Fn(&T, &Work<'_>) -> FileOutcome + Sync,
+    run: impl Fn(&T, &Work<'_>, &Stopwatch) -> FileOutcome + Sync,
 ) -> Vec<FileOutcome> {
     let threads = options
         .threads
@@ -437,14 +472,17 @@ fn each<T: Named + Sync>(
                     watch.advanced(item.name(), done, total);
                 }
             };
-            let outcome = run(
+            let steps = Stopwatch::start();
+            let mut outcome = run(
                 item,
                 &Work {
                     threads: within,
                     cancel: options.cancel,
                     progress: Some(&progress),
                 },
+                &steps,
             );
+            (outcome.took_secs, outcome.steps) = steps.stop();
             if let Some(watch) = options.watch {
                 watch.finished(&outcome);
             }

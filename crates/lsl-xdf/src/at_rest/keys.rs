@@ -29,6 +29,8 @@ pub type Passphrase = Zeroizing<String>;
 /// With a `Recipients` made of keys one can lock and never open: a recorder needs no secret.
 pub struct Recipients {
     keys: Vec<PublicKey>,
+    /// The keys as they were given, without comments.
+    texts: Vec<String>,
     /// Passphrase, and the binary logarithm of the work to guess one.
     passphrase: Option<(Passphrase, u8)>,
 }
@@ -38,6 +40,7 @@ impl Recipients {
     pub fn new() -> Self {
         Self {
             keys: Vec::new(),
+            texts: Vec::new(),
             passphrase: None,
         }
     }
@@ -54,6 +57,7 @@ impl Recipients {
     pub(super) fn with_passphrase_and_work(passphrase: &Passphrase, log_n: u8) -> Self {
         Self {
             keys: Vec::new(),
+            texts: Vec::new(),
             passphrase: Some((passphrase.clone(), log_n)),
         }
     }
@@ -88,6 +92,9 @@ impl Recipients {
                 "neither an age public key (age1…) nor an OpenSSH one (ssh-ed25519 …)",
             ));
         }
+        // People put their names behind keys of OpenSSH.
+        let words: Vec<_> = text.split_whitespace().take(2).collect();
+        self.texts.push(words.join(" "));
         Ok(())
     }
 
@@ -120,6 +127,11 @@ impl Recipients {
         }
     }
 
+    /// Returns the public keys as texts, none for a passphrase.
+    pub fn public_keys(&self) -> &[String] {
+        &self.texts
+    }
+
     /// Returns whether there is neither a key nor a passphrase.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.passphrase.is_none()
@@ -150,7 +162,7 @@ impl std::fmt::Debug for Recipients {
         f.debug_struct("Recipients")
             .field("keys", &self.keys.len())
             .field("passphrase", &self.passphrase.is_some())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -19,6 +19,7 @@ use super::encrypting::start;
 use super::error::{Error, Result};
 use super::keys::{Identities, Recipients};
 use super::payload::{CHUNK_LEN, ChunkPosition, PayloadKey, SEALED_LEN};
+use super::steps::{Step, Stopwatch};
 
 /// A request to stop, for instance from Ctrl-C. Clones are the same request.
 #[derive(Debug, Clone, Default)]
@@ -122,9 +123,28 @@ pub fn lock_stream(
     recipients: &Recipients,
     work: &Work<'_>,
 ) -> Result<Passed> {
-    let (key, head) = start(recipients)?;
+    seal_stream(
+        &mut input,
+        &mut output,
+        recipients,
+        work,
+        &Stopwatch::start(),
+    )
+}
+
+/// Works as [`lock_stream`], and measures its steps.
+pub(super) fn seal_stream(
+    input: &mut impl Read,
+    output: &mut impl Write,
+    recipients: &Recipients,
+    work: &Work<'_>,
+    steps: &Stopwatch,
+) -> Result<Passed> {
+    let (key, head) = steps.time(Step::Wrap, || start(recipients))?;
     output.write_all(&head)?;
-    run(Direction::Seal, &key, &mut input, &mut output, work)
+    steps.time(Step::Payload, || {
+        run(Direction::Seal, &key, input, output, work)
+    })
 }
 
 /// Decrypts all of `input` into `output`.
@@ -142,8 +162,29 @@ pub fn unlock_stream(
     ending: Ending,
     work: &Work<'_>,
 ) -> Result<Passed> {
-    let (key, mut input) = open(input, identities)?;
-    let passed = run(Direction::Open, &key, &mut input, &mut output, work)?;
+    open_stream(
+        input,
+        &mut output,
+        identities,
+        ending,
+        work,
+        &Stopwatch::start(),
+    )
+}
+
+/// Works as [`unlock_stream`], and measures its steps.
+pub(super) fn open_stream(
+    input: impl Read,
+    output: &mut impl Write,
+    identities: &Identities,
+    ending: Ending,
+    work: &Work<'_>,
+    steps: &Stopwatch,
+) -> Result<Passed> {
+    let (key, mut input) = steps.time(Step::Unwrap, || open(input, identities))?;
+    let passed = steps.time(Step::Payload, || {
+        run(Direction::Open, &key, &mut input, output, work)
+    })?;
     match passed.end.error(passed.plain_bytes) {
         Some(error) if ending == Ending::Strict => Err(error),
         _ => Ok(passed),

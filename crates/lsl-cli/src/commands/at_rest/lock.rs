@@ -69,7 +69,7 @@ impl Lock {
             return Ok(());
         }
         let cancel = cancel_on_interrupt()?;
-        let report = FileReporter::new(self.json, Deed::Lock, &self.files);
+        let report = FileReporter::new(self.json, Deed::Lock, &self.files, Some(&recipients));
         let options = Options {
             existing: existing(self.force),
             source: if self.remove {

@@ -3,10 +3,14 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use lsl_core::secure::audit::{Audit, Event, EventKind, Span};
-use lsl_xdf::at_rest::{self, Cancel, End, ErrorKind, FileOutcome, Identities, Watch};
+use lsl_core::secure::handshake::{Step, TimedStep};
+use lsl_xdf::at_rest::{
+    self, Cancel, End, ErrorKind, FileOutcome, Identities, Recipients, StepTime, Watch,
+};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -27,8 +31,10 @@ pub(super) enum Deed {
 }
 
 /// Reports files as they get done. Shared by the threads that work on them.
-pub(super) struct FileReporter {
+pub(super) struct FileReporter<'a> {
     json: bool,
+    /// What is done, as auditors call it.
+    operation: &'static str,
     /// Past participle of the operation, as in "locked".
     done: &'static str,
     /// Event of the operation in the security log.
@@ -36,6 +42,8 @@ pub(super) struct FileReporter {
     bar: ProgressBar,
     /// Security log, where one is kept.
     audit: Option<Audit>,
+    /// Who can open what is written.
+    recipients: Option<&'a Recipients>,
     /// Progress of each file, and the error that stopped the output.
     state: Mutex<ReportState>,
 }
@@ -60,22 +68,29 @@ struct FileReport<'a> {
     error: Option<String>,
 }
 
-impl FileReporter {
-    pub(super) fn new(json: bool, deed: Deed, files: &[PathBuf]) -> Self {
-        let (doing, done, event) = match deed {
-            Deed::Lock => ("Locking", "locked", EventKind::FileLocked),
-            Deed::Unlock => ("Unlocking", "unlocked", EventKind::FileUnlocked),
-            Deed::Rotate => ("Rotating", "rotated", EventKind::FileRotated),
-            Deed::Verify => ("Verifying", "verified", EventKind::FileVerified),
+impl<'a> FileReporter<'a> {
+    pub(super) fn new(
+        json: bool,
+        deed: Deed,
+        files: &[PathBuf],
+        recipients: Option<&'a Recipients>,
+    ) -> Self {
+        let (operation, doing, done, event) = match deed {
+            Deed::Lock => ("lock", "Locking", "locked", EventKind::FileLocked),
+            Deed::Unlock => ("unlock", "Unlocking", "unlocked", EventKind::FileUnlocked),
+            Deed::Rotate => ("rotate", "Rotating", "rotated", EventKind::FileRotated),
+            Deed::Verify => ("verify", "Verifying", "verified", EventKind::FileVerified),
         };
         let len = |file: &PathBuf| std::fs::metadata(file).map_or(0, |data| data.len());
         let total = files.iter().map(len).sum();
         Self {
             json,
+            operation,
             done,
             event,
             bar: progress::bytes(total, doing),
             audit: security_log::found(),
+            recipients,
             state: Mutex::new(ReportState {
                 total,
                 ..ReportState::default()
@@ -131,13 +146,15 @@ impl FileReporter {
         let event = match &outcome.result {
             Ok(done) => Event::new(self.event)
                 .detail(file.to_string())
-                .with("bytes", done.plain_bytes)
-                .with("format", "age-v1"),
+                .with("bytes", done.plain_bytes),
             // The end of a long text is cut off.
             Err(error) => Event::new(EventKind::FileFailed)
                 .detail(format!("not {}: {error}: {file}", self.done)),
         };
-        audit.record(event.span(Span::begin()));
+        let event = security_log::sealed(event.with("operation", self.operation), self.recipients);
+        let took = Duration::try_from_secs_f64(outcome.took_secs).unwrap_or_default();
+        let steps: Vec<_> = outcome.steps.iter().map(timed).collect();
+        audit.record(event.span(Span::begin()).took(took).steps(steps));
     }
 
     fn write(&self, outcome: &FileOutcome) -> io::Result<()> {
@@ -186,7 +203,7 @@ impl FileReporter {
     }
 }
 
-impl Watch for FileReporter {
+impl Watch for FileReporter<'_> {
     fn advanced(&self, file: &Path, done: u64, _total: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.files.iter_mut().find(|(known, _)| known == file) {
@@ -205,6 +222,17 @@ impl Watch for FileReporter {
             state.trouble.get_or_insert_with(|| error.into());
         }
     }
+}
+
+/// Returns a step as auditors know it.
+fn timed(time: &StepTime) -> TimedStep {
+    let step = match time.step {
+        at_rest::Step::Wrap => Step::Wrap,
+        at_rest::Step::Unwrap => Step::Unwrap,
+        at_rest::Step::Payload => Step::Payload,
+        at_rest::Step::Sync => Step::Sync,
+    };
+    TimedStep::new(step, time.after_secs, time.took_secs)
 }
 
 fn end_name(end: End) -> &'static str {

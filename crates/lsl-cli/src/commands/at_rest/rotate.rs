@@ -55,7 +55,7 @@ impl Rotate {
             Rewrap::Header
         };
         let cancel = cancel_on_interrupt()?;
-        let report = FileReporter::new(self.json, Deed::Rotate, &self.files);
+        let report = FileReporter::new(self.json, Deed::Rotate, &self.files, Some(&recipients));
         let options = Options {
             cancel: Some(&cancel),
             watch: Some(&report),

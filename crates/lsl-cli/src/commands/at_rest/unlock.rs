@@ -87,7 +87,7 @@ impl Unlock {
             })
         })?;
         let cancel = cancel_on_interrupt()?;
-        let report = FileReporter::new(self.json, Deed::Unlock, &self.files);
+        let report = FileReporter::new(self.json, Deed::Unlock, &self.files, None);
         let options = Options {
             existing: existing(self.force),
             source: if self.remove {

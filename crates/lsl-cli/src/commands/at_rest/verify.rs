@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lsl_core::secure::PublicKey;
+use lsl_core::secure::audit::{Audit, Event, EventKind, Span};
 use lsl_xdf::at_rest::{self, Options, is_locked};
 use lsl_xdf::integrity::{self, Proof};
 use serde::Serialize;
@@ -15,6 +16,7 @@ use super::signer::{Gathering, Keys};
 use crate::failure::{Failure, Outcome};
 use crate::files::at_rest_keys::IdentityArgs;
 use crate::files::recording::Opener;
+use crate::files::security_log;
 use crate::interrupt::Stop;
 use crate::ui::notice::note;
 use crate::ui::text::{count, printable};
@@ -98,7 +100,7 @@ impl Verify {
         let cancel = stop.first().clone();
         let mut bad = None;
         if !encrypted.is_empty() {
-            let report = FileReporter::new(self.json, Deed::Verify, &encrypted);
+            let report = FileReporter::new(self.json, Deed::Verify, &encrypted, None);
             let options = Options {
                 cancel: Some(&cancel),
                 watch: Some(&report),
@@ -113,11 +115,12 @@ impl Verify {
             });
         }
         let keys = Keys::find(self.signer);
+        let audit = (!signed.is_empty()).then(security_log::found).flatten();
         let mut opener = Opener::with(identities, stop);
         let mut unproven = 0;
         for (index, file) in signed.iter().enumerate() {
             opener.check_stop(index, signed.len())?;
-            if !self.signature(file, &keys, &mut opener)? {
+            if !self.signature(file, &keys, &mut opener, audit.as_ref())? {
                 unproven += 1;
             }
         }
@@ -132,7 +135,13 @@ impl Verify {
     }
 
     /// Reports the proof by the signatures in a file. Returns whether it is the wanted one.
-    fn signature(&self, file: &Path, keys: &Keys, opener: &mut Opener) -> Outcome<bool> {
+    fn signature(
+        &self,
+        file: &Path,
+        keys: &Keys,
+        opener: &mut Opener,
+        audit: Option<&Audit>,
+    ) -> Outcome<bool> {
         let mut source = Gathering::new(opener.open(file, "Verifying")?);
         let proof = integrity::verify(&mut source, |key, message, signature| {
             PublicKey::from_bytes(*key)
@@ -156,6 +165,15 @@ impl Verify {
         let (name, of_key) = judged.map_or((None, None), |it| (it.name, it.trouble));
         let doubt = content.doubt.as_deref().map(printable);
         let error = trouble(&proof, key.is_some()).or(of_key).or(doubt);
+        if let Some(audit) = audit {
+            audit.record(event(
+                file,
+                &proof,
+                key.as_ref(),
+                name.as_deref(),
+                error.as_deref(),
+            ));
+        }
         let mut out = io::stdout().lock();
         if self.json {
             let line = Signed {
@@ -211,6 +229,37 @@ impl Verify {
         out.flush()?;
         Ok(error.is_none())
     }
+}
+
+/// Returns what auditors are told: whose signatures a file has, and how far they vouch for it.
+fn event(
+    file: &Path,
+    proof: &Proof,
+    key: Option<&PublicKey>,
+    name: Option<&str>,
+    error: Option<&str>,
+) -> Event {
+    let file = file.display();
+    let mut event = match error {
+        None => Event::new(EventKind::FileVerified).detail(file.to_string()),
+        Some(error) => {
+            Event::new(EventKind::FileFailed).detail(format!("not proven: {error}: {file}"))
+        }
+    };
+    // Without a good signature it is a claim.
+    if let Some(key) = key.filter(|_| proof.proven_bytes > 0) {
+        event = event.peer(key.fingerprint());
+    }
+    if let Some(name) = name {
+        event = event.peer_name(name);
+    }
+    event
+        .span(Span::begin())
+        .with("operation", "verify")
+        .with("format", "xdf")
+        .with("bytes", proof.len)
+        .with("proven_bytes", proof.proven_bytes)
+        .with("closed", proof.is_closed)
 }
 
 /// Returns the reason why a file is not proven to be as it was recorded.

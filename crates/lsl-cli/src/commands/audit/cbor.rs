@@ -2,14 +2,7 @@
 //! Spec: audit §1.4.
 
 use super::context::{Context, Data, Id};
-
-/// Program that recorded a line, as its log says.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Program {
-    /// Its GNU build id.
-    pub(super) origin: Vec<u8>,
-    pub(super) executable: String,
-}
+use super::program::Program;
 
 /// Appends the group that begins a file. Times of the others count from `boot_secs`, since 1970.
 pub(super) fn put_head(boot_secs: i64, out: &mut Vec<u8>) {

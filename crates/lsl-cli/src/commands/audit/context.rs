@@ -100,6 +100,11 @@ impl<'line> Place<'line> {
         }
     }
 
+    /// Whether it is the first line of a chain, which says what program writes it.
+    pub(super) fn begins_chain(&self) -> bool {
+        self.event.as_deref() == Some("log_opened")
+    }
+
     /// Whether the tree is that of a connection.
     pub(super) fn is_session(&self) -> bool {
         self.sid.is_some() || (self.span.is_some() && self.peer_addr.is_some())
@@ -248,12 +253,14 @@ fn rounded(number: f64) -> i64 {
 /// Returns the contexts that the steps of a line become.
 fn steps(fields: &Fields, begin: i64) -> Vec<Context> {
     let is_outlet = fields.get("role").is_some_and(|role| role == "outlet");
+    let operation = fields.get("operation").and_then(Value::as_str);
+    let opens = matches!(operation, Some("unlock" | "verify"));
     let mut groups: Vec<Context> = Vec::new();
     let steps = fields.get("steps").and_then(Value::as_array);
     for step in steps.into_iter().flatten() {
         let number = |at: usize| step.get(at).and_then(Value::as_i64).unwrap_or_default();
         let name = step.get(0).and_then(Value::as_str).unwrap_or_default();
-        let (group, keys, leaf) = shape(name, is_outlet);
+        let (group, keys, leaf) = shape(name, is_outlet, opens);
         let start = begin.saturating_add(micros(number(1)));
         let end = start.saturating_add(micros(number(2)));
         let context = |name: &str, keys: Keys| Context {
@@ -268,8 +275,9 @@ fn steps(fields: &Fields, begin: i64) -> Vec<Context> {
             Some(place) if leaf.is_some() => place,
             _ => {
                 let mut made = context(&group, keys);
-                if let Some(suite) = fields.get("suite").filter(|_| name == "schedule") {
-                    made.data.extend(entry("suite", suite));
+                for (step, key) in [("schedule", "suite"), ("payload", "cipher")] {
+                    let value = fields.get(key).filter(|_| name == step);
+                    made.data.extend(value.and_then(|it| entry(key, it)));
                 }
                 groups.push(made);
                 groups.len() - 1
@@ -284,7 +292,11 @@ fn steps(fields: &Fields, begin: i64) -> Vec<Context> {
 }
 
 /// Name and keys of the context that a step belongs to, and of its own, if there are two.
-fn shape(step: &str, is_outlet: bool) -> (Cow<'_, str>, Keys, Option<(&'static str, Keys)>) {
+fn shape(
+    step: &str,
+    is_outlet: bool,
+    opens: bool,
+) -> (Cow<'_, str>, Keys, Option<(&'static str, Keys)>) {
     let mut keys = ["lsl::inlet_key", "lsl::outlet_key"];
     if is_outlet {
         keys.reverse();
@@ -297,11 +309,14 @@ fn shape(step: &str, is_outlet: bool) -> (Cow<'_, str>, Keys, Option<(&'static s
         "sign" => (own, ED25519, Some(("pk::sign", EDDSA))),
         "verify" => (theirs, ED25519, Some(("pk::verify", EDDSA))),
         "schedule" => ("lsl::key_schedule", HKDF, None),
+        "payload" if opens => ("lsl::open", NONE, None),
+        "payload" => ("lsl::seal", NONE, None),
         other => return (format!("lsl::{other}").into(), &[], None),
     };
     (group.into(), keys, leaf)
 }
 
+const NONE: Keys = &[];
 const GROUP: Keys = &[("lsl::group", word("x25519"))];
 const ED25519: Keys = &[("lsl::key_algorithm", word("ed25519"))];
 const HKDF: Keys = &[("lsl::kdf", word("hkdf-sha256"))];

@@ -1,9 +1,9 @@
 //! `lsl audit export`: events as others read them, once or as they come. Spec: audit §1.4.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::{Args, ValueEnum};
 use lsl_core::local_clock;
@@ -11,10 +11,11 @@ use lsl_platform::clock::utc_now;
 use lsl_platform::disk::{self, is_still, try_lock};
 use lsl_platform::files::{Who, create_new};
 
-use super::cbor::{Program, put_context, put_head};
-use super::context::{Id, Place, line, session, text};
+use super::cbor::{put_context, put_head};
+use super::context::{Id, Place, line, session};
 use super::filter::Fields;
 use super::follower::Follower;
+use super::program::{Program, Programs};
 use super::pseudonyms::Pseudonyms;
 use super::query::{Picked, fold, write_folded, write_json};
 use super::resume::{Resumed, resume};
@@ -93,8 +94,8 @@ impl Export {
         if self.format == Format::Cbor {
             let mut groups = Groups::new(pseudonyms);
             groups.begin(boot_secs(&files)?);
-            self.picked.each(|place, fields| {
-                groups.add(&place, fields.clone());
+            self.picked.each(|place, fields, program| {
+                groups.add(&place, fields, program);
                 groups.write_if(GROUPS_LEN, &mut out)
             })?;
             groups.write_if(0, &mut out)?;
@@ -102,8 +103,9 @@ impl Export {
         }
         let mut trees = self.picked.trees()?;
         if let Some(pseudonyms) = &pseudonyms {
-            let lines = trees.iter_mut().flat_map(super::tree::Tree::lines_mut);
-            lines.for_each(|it| pseudonyms.apply(it));
+            for tree in &mut trees {
+                tree.hide(pseudonyms);
+            }
         }
         let stacks = Stacks::default();
         match self.format {
@@ -198,8 +200,7 @@ fn boot_secs(files: &[PathBuf]) -> Outcome<i64> {
 struct Groups {
     pseudonyms: Option<Pseudonyms>,
     resumed: Resumed,
-    /// Who writes each chain.
-    programs: HashMap<String, Program>,
+    programs: Programs,
     /// Groups of whole lines that are one write.
     bytes: Vec<u8>,
 }
@@ -209,7 +210,7 @@ impl Groups {
         Self {
             pseudonyms,
             resumed: Resumed::default(),
-            programs: HashMap::new(),
+            programs: Programs::default(),
             bytes: Vec::new(),
         }
     }
@@ -235,35 +236,16 @@ impl Groups {
         let Ok(fields) = serde_json::from_slice::<Fields>(line) else {
             return false;
         };
+        self.programs.learn(&place, &fields);
         if picked.means(&fields) {
-            self.add(&place, fields);
-        } else {
-            self.learn(&place, &fields);
+            let program = self.programs.of(&place);
+            self.add(&place, fields, program);
         }
         true
     }
 
-    /// Notes a line of which no groups need to be made.
-    fn learn(&mut self, place: &Place<'_>, fields: &Fields) {
-        let Some(chain) = place.chain.as_deref() else {
-            return;
-        };
-        if fields.get("event").is_some_and(|it| it == "log_opened") {
-            let mut fields = fields.clone();
-            if let Some(pseudonyms) = &self.pseudonyms {
-                pseudonyms.apply(&mut fields);
-            }
-            let program = Program {
-                origin: super::context::bytes_of(&text(&fields, "build_id")),
-                executable: text(&fields, "exe"),
-            };
-            self.programs.insert(chain.to_owned(), program);
-        }
-    }
-
     /// Adds the groups of a line, unless it has been there.
-    fn add(&mut self, place: &Place<'_>, mut fields: Fields) {
-        self.learn(place, &fields);
+    fn add(&mut self, place: &Place<'_>, mut fields: Fields, mut program: Rc<Program>) {
         let chain = place.chain.as_deref().unwrap_or_default();
         if let Some(last) = self.resumed.chains.get_mut(chain) {
             if place.seq <= *last {
@@ -275,9 +257,9 @@ impl Groups {
         }
         if let Some(pseudonyms) = &self.pseudonyms {
             pseudonyms.apply(&mut fields);
+            program = pseudonyms.program(&program);
         }
-        let (none, unknown) = (Id::default(), Program::default());
-        let program = self.programs.get(chain).unwrap_or(&unknown);
+        let (none, program) = (Id::default(), &*program);
         let (boot_secs, bytes) = (self.resumed.boot_secs, &mut self.bytes);
         let mut parent = none;
         if place.is_session() {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use lsl_core::secure::audit::torn_len;
 use serde::Deserialize;
 
 use crate::failure::{Failure, Outcome};
@@ -17,8 +18,9 @@ pub(super) struct Lines {
     number: u64,
     position: u64,
     line: Vec<u8>,
-    /// The line in `line` was handed out.
+    /// The line in `line` was handed out, up to here.
     is_done: bool,
+    handed_out: usize,
 }
 
 /// Fields of a line that the commands use; absent ones stay empty.
@@ -27,6 +29,7 @@ pub(super) struct Lines {
 pub(super) struct AuditRecord {
     pub(super) ts: String,
     pub(super) event: String,
+    pub(super) exe: Option<String>,
     pub(super) peer_addr: Option<String>,
     pub(super) peer_fp: Option<String>,
     pub(super) peer_name: Option<String>,
@@ -58,6 +61,7 @@ impl Lines {
             position: 0,
             line: Vec::new(),
             is_done: false,
+            handed_out: 0,
         })
     }
 
@@ -83,9 +87,10 @@ impl Lines {
         self.number
     }
 
-    /// Returns the number of bytes read.
+    /// Returns the number of bytes read, without those of a line that follows a torn one and is the next.
     pub(super) fn position(&self) -> u64 {
-        self.position
+        let rest = self.line.len().saturating_sub(self.handed_out);
+        self.position - if self.is_done { rest as u64 } else { 0 }
     }
 
     /// Returns the file that is being read.
@@ -93,20 +98,29 @@ impl Lines {
         self.reader.get_ref()
     }
 
+    /// What a killed program left of a line comes alone, and the line of another one after it.
     fn finish(&mut self) -> &[u8] {
         self.is_done = true;
         self.number += 1;
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
         }
-        &self.line
+        self.handed_out = match torn_len(&self.line) {
+            0 => self.line.len(),
+            torn => torn,
+        };
+        self.line.get(..self.handed_out).unwrap_or_default()
     }
 
     /// Reads on until the line is complete; returns whether it is.
     fn read(&mut self) -> Outcome<bool> {
         if self.is_done {
-            self.line.clear();
+            self.line.drain(..self.handed_out);
             self.is_done = false;
+            if !self.line.is_empty() {
+                self.number -= 1;
+                return Ok(true);
+            }
         }
         loop {
             let bytes = match self.reader.fill_buf() {
@@ -155,7 +169,8 @@ mod tests {
         while let Some(line) = lines.next().unwrap() {
             all.push(line.to_vec());
         }
-        assert_eq!(lines.number(), all.len() as u64);
+        let feeds = content.split_inclusive(|byte| *byte == b'\n').count();
+        assert_eq!(lines.number(), feeds as u64);
         std::fs::remove_file(&path).unwrap();
         all
     }
@@ -167,6 +182,9 @@ mod tests {
         check(b"a\nbc\n", &[b"a", b"bc"]);
         check(b"a\n\nbcd", &[b"a", b"", b"bcd"]);
         check(b"\xff\0", &[b"\xff\0"]);
+        let (one, other) = (&b"{\"ts\":\"1\"}"[..], &b"{\"ts\":\"2\"}"[..]);
+        let torn = [one, b"\n", &one[..8], other, b"\n", one].concat();
+        assert_eq!(lines_of(&torn), [one, &one[..8], other, one]);
         let long = lines_of(&[vec![b'x'; 1 << 20], b"\nafter\n".to_vec()].concat());
         assert_eq!(long[0].len(), MAX_LINE);
         assert_eq!(long[1], b"after");

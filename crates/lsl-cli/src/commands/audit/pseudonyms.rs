@@ -1,10 +1,13 @@
 //! Logs that tell nobody who was there: what names a person, a machine or a file becomes a hash. Equal texts
 //! of one export stay equal. Spec: audit §1.4.
 
+use std::rc::Rc;
+
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::filter::Fields;
+use super::program::Program;
 use crate::failure::{Failure, Outcome};
 
 /// Key of the hashes of one export. It is never written, so that nobody can try names out.
@@ -25,6 +28,15 @@ impl Pseudonyms {
                 self.replace(value);
             }
         }
+    }
+
+    /// Returns the program without its name: its build id tells which release it is, not whose.
+    pub(super) fn program(&self, program: &Program) -> Rc<Program> {
+        let mut program = program.clone();
+        if !program.executable.is_empty() {
+            program.executable = self.of(&program.executable);
+        }
+        Rc::new(program)
     }
 
     fn replace(&self, value: &mut Value) {
@@ -55,7 +67,7 @@ impl Pseudonyms {
 }
 
 /// Fields whose texts are ours: they tell what happened, not to whom.
-const KEPT: [&str; 20] = [
+const KEPT: [&str; 21] = [
     "ts",
     "event",
     "span",
@@ -70,6 +82,7 @@ const KEPT: [&str; 20] = [
     "cipher",
     "format",
     "action",
+    "operation",
     "trust_role",
     "build_id",
     "lsl_version",

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use clap::Args;
 
@@ -10,6 +11,7 @@ use super::context::{Id, Place};
 use super::filter::{Conditions, Fields, Times};
 use super::flame;
 use super::lines::Lines;
+use super::program::{Program, Programs};
 use super::tree::{Stacks, Tree};
 use super::{Log, count};
 use crate::failure::{Failure, Outcome};
@@ -139,9 +141,12 @@ impl Picked {
         self.times.hold(fields) && self.conditions.hold(fields)
     }
 
-    /// Hands the lines that are meant to `take`, with those of their trees. Reads twice, so that memory
-    /// holds no more than names of trees.
-    pub(super) fn each(&self, mut take: impl FnMut(Place<'_>, Fields) -> Outcome) -> Outcome {
+    /// Hands the lines that are meant to `take`, with those of their trees and with who wrote each. Reads
+    /// twice, so that memory holds no more than names of trees and programs.
+    pub(super) fn each(
+        &self,
+        mut take: impl FnMut(Place<'_>, Fields, Rc<Program>) -> Outcome,
+    ) -> Outcome {
         let files = self.find()?;
         let is_for_all = self.times.is_empty() && self.conditions.is_empty();
         let mut wanted: HashSet<Id> = HashSet::new();
@@ -156,17 +161,24 @@ impl Picked {
                 Ok(true)
             })?;
         }
+        let mut programs = Programs::default();
         let unreadable = each_line(&files, |line| {
             let Some(place) = Place::of(line) else {
                 return Ok(false);
             };
-            if !is_for_all && !wanted.contains(&place.tree()) {
+            let is_wanted = is_for_all || wanted.contains(&place.tree());
+            if !is_wanted && !place.begins_chain() {
                 return Ok(true);
             }
             let Ok(fields) = serde_json::from_slice(line) else {
                 return Ok(false);
             };
-            take(place, fields).map(|()| true)
+            programs.learn(&place, &fields);
+            if is_wanted {
+                let program = programs.of(&place);
+                take(place, fields, program)?;
+            }
+            Ok(true)
         })?;
         if unreadable > 0 {
             let lines = count(unreadable, "line");
@@ -180,9 +192,9 @@ impl Picked {
     /// Returns the trees of the lines that are meant, in the order of their first lines.
     pub(super) fn trees(&self) -> Outcome<Vec<Tree>> {
         let (mut trees, mut places) = (Vec::new(), HashMap::new());
-        self.each(|place, fields| {
+        self.each(|place, fields, program| {
             let place = *places.entry(place.tree()).or_insert_with(|| {
-                trees.push(Tree::default());
+                trees.push(Tree::of(program));
                 trees.len() - 1
             });
             if let Some(tree) = trees.get_mut(place) {

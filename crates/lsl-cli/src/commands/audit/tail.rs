@@ -160,6 +160,7 @@ fn one_line(entry: &AuditRecord) -> String {
             text.push_str(part);
         }
     };
+    add("  ", entry.exe.as_deref().unwrap_or_default());
     let peer = entry.peer();
     add("  ", &peer);
     let address = entry.peer_addr.as_deref().unwrap_or_default();

@@ -2,17 +2,22 @@
 //! stacks. Spec: audit §1.3, §1.5.
 
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
 use super::context::{Context, Data, Place, context_name, hex, line as context_of, session, text};
 use super::filter::Fields;
+use super::program::Program;
+use super::pseudonyms::Pseudonyms;
 use crate::ui::text::printable;
 
 /// All lines of a connection, or one that belongs to none.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     lines: Vec<Fields>,
+    /// Who wrote them.
+    program: Rc<Program>,
 }
 
 /// What the stacks of a flame graph are to weigh, and what to name.
@@ -25,13 +30,22 @@ pub(super) struct Stacks {
 }
 
 impl Tree {
+    /// Creates one of lines that this program wrote.
+    pub(super) fn of(program: Rc<Program>) -> Self {
+        Self {
+            lines: Vec::new(),
+            program,
+        }
+    }
+
     pub(super) fn push(&mut self, line: Fields) {
         self.lines.push(line);
     }
 
-    /// Changes what its lines say.
-    pub(super) fn lines_mut(&mut self) -> impl Iterator<Item = &mut Fields> {
-        self.lines.iter_mut()
+    /// Hides who was there.
+    pub(super) fn hide(&mut self, pseudonyms: &Pseudonyms) {
+        self.lines.iter_mut().for_each(|it| pseudonyms.apply(it));
+        self.program = pseudonyms.program(&self.program);
     }
 
     /// Whether it is a connection; else it is one line.
@@ -96,7 +110,7 @@ impl Tree {
         let lines: Vec<Value> = self
             .lines
             .iter()
-            .map(|it| to_json(&context_of(it)))
+            .map(|it| to_json(&context_of(it), &self.program))
             .collect();
         if !self.is_session() {
             return lines.into_iter().next().unwrap_or_default();
@@ -104,7 +118,7 @@ impl Tree {
         let Some(session) = session(self.lines.iter()) else {
             return Value::Null;
         };
-        let mut json = to_json(&session);
+        let mut json = to_json(&session, &self.program);
         json["spans"] = lines.into();
         json
     }
@@ -169,7 +183,7 @@ fn write_step(step: &Context, indent: usize, out: &mut impl Write) -> io::Result
         .try_for_each(|step| write_step(step, indent + 2, out))
 }
 
-fn to_json(context: &Context) -> Value {
+fn to_json(context: &Context, program: &Program) -> Value {
     let mut events = Map::new();
     events.insert("name".into(), context.name.clone().into());
     for (key, data) in &context.data {
@@ -179,9 +193,10 @@ fn to_json(context: &Context) -> Value {
         };
         events.insert(key.to_string(), value);
     }
+    let steps = context.steps.iter().map(|step| to_json(step, program));
     json!({
-        "context": hex(&context.id), "origin": "", "command": "", "start": context.start, "end": context.end,
-        "events": events, "spans": context.steps.iter().map(to_json).collect::<Vec<_>>(),
+        "context": hex(&context.id), "origin": hex(&program.origin), "command": program.executable,
+        "start": context.start, "end": context.end, "events": events, "spans": steps.collect::<Vec<_>>(),
     })
 }
 
@@ -190,7 +205,7 @@ fn words(line: &Fields) -> String {
     let event = text(line, "event");
     let (name, outcome) = context_name(&event);
     let mut words = vec![name, outcome.map_or(event, str::to_owned)];
-    words.extend(["suite", "policy", "cause", "detail"].map(|key| text(line, key)));
+    words.extend(["exe", "suite", "policy", "cause", "detail"].map(|key| text(line, key)));
     for (key, unit) in [
         ("bytes", "bytes"),
         ("duration_secs", "s"),

@@ -15,6 +15,7 @@ use super::events::Reporter;
 use super::messages::say;
 use super::plan::{Plan, Wishes};
 use crate::failure::{Failure, Outcome};
+use crate::files::security_log;
 use crate::interrupt::Stop;
 use crate::streams::not_found;
 use crate::ui::text::{count, printable};
@@ -144,12 +145,19 @@ fn log(
     };
     security.audit().record_with(kind, |kind| {
         let files = status.files.iter().map(|file| file.display().to_string());
-        let event = Event::new(kind)
+        let mut event = Event::new(kind)
             .span(span)
             .detail(files.collect::<Vec<_>>().join(", "))
             .with("streams", status.streams.len() as u64)
             .with("encrypted", plan.recipients.is_some())
             .with("signed", plan.signer.is_some());
+        event = match &plan.recipients {
+            Some(recipients) => security_log::sealed(event, Some(recipients)),
+            None => event.with("format", "xdf"),
+        };
+        if let Some(signer) = &plan.signer {
+            event = event.with("signer", &*signer.fingerprint().to_string());
+        }
         more(event)
     });
 }

@@ -1,0 +1,76 @@
+//! What a real `fork` does to a security log: parent and child write chains of their own, and no line of the other's.
+//! Spec: audit §7, test 6.
+//!
+//! A test binary of its own, because the child of a threaded process may do next to nothing.
+#![cfg(unix)]
+#![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use lsl_secure::audit::{Audit, Event, EventKind, Verifier};
+use serde_json::Value;
+
+/// Runs `child` in a forked process; true if it returned true there. An alarm ends a child that waits
+/// for a lock for ever.
+fn in_child(child: impl FnOnce() -> bool) -> bool {
+    // SAFETY: what the child needs of this process is the subject of the test; it leaves by `_exit`.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork failed");
+    if pid == 0 {
+        // SAFETY: the default action of SIGALRM ends the child.
+        unsafe { libc::alarm(20) };
+        let status = i32::from(!child());
+        // SAFETY: ends this process at once, without running what belongs to the parent.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child, and a place for its status that outlives the call.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(waited, pid);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+#[test]
+fn parent_and_child_have_chains_of_their_own() {
+    let directory = std::env::temp_dir().join(format!("lsl-fork-audit-{}", std::process::id()));
+    fs::create_dir(&directory).unwrap();
+    let file = directory.join("audit.jsonl");
+    let audit = Audit::open(&file, 0).unwrap();
+    let record = |who: &str, lines: u32| {
+        for _ in 0..lines {
+            audit.record(Event::new(EventKind::KeyUpdate).detail(who));
+        }
+    };
+    record("parent", 10);
+    assert!(audit.flush(Duration::from_secs(20)));
+    // These still wait in the parent, whose they are.
+    record("parent", 10);
+    assert!(in_child(|| {
+        record("child", 100);
+        audit.flush(Duration::from_secs(15)) && audit.dropped() == 0
+    }));
+    record("parent", 10);
+    drop(audit);
+
+    let mut verifier = Verifier::default();
+    let mut chains: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for line in fs::read_to_string(&file).unwrap().lines() {
+        verifier.line(line.as_bytes()).unwrap();
+        let line: Value = serde_json::from_str(line).unwrap();
+        let chain = line["chain"].as_str().unwrap().to_owned();
+        chains.entry(chain).or_default().push(line);
+    }
+    let mut found = Vec::new();
+    for lines in chains.values() {
+        assert_eq!(lines[0]["event"], "log_opened");
+        let who = lines[1]["detail"].as_str().unwrap();
+        assert!(lines[1..].iter().all(|line| line["detail"] == who));
+        found.push((who, lines.len(), lines[0]["pid"] == std::process::id()));
+    }
+    found.sort_unstable();
+    assert_eq!(found, [("child", 101, false), ("parent", 31, true)]);
+    fs::remove_dir_all(&directory).unwrap();
+}
