@@ -176,6 +176,8 @@ struct Cause {
     is_guess: bool,
     /// Explains nothing: others find and are found in spite of it, or there is a better reason.
     is_harmless: bool,
+    /// Our own programs work in spite of it, so that it is a risk at most.
+    is_healed: bool,
     /// Concerns only these machines; nothing means all.
     hosts: Vec<String>,
     /// Concerns only what is found here, or only what others find; none means both.
@@ -499,7 +501,11 @@ pub fn diagnose(seen: &Observations) -> Diagnosis {
         let is_finding = unexplained.len() < before || is_symptom;
         let finding = Finding {
             id: rule.id.to_owned(),
-            level: rule.level,
+            level: if cause.is_healed {
+                Level::Risk
+            } else {
+                rule.level
+            },
             certain: !cause.is_guess,
             subject: cause.subject,
             text: cause.text,

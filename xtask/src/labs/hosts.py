@@ -1,7 +1,7 @@
 """Machines that are found by half or not at all: filters at the other end, tunnels, networks that lose packets."""
 
 from broken import FILTER, tunnel
-from network import expect, ports_of, run, until
+from network import STREAMS, expect, now, ports_of, run, until
 
 AMP = "10.50.0.1"
 
@@ -81,13 +81,24 @@ def apart(network):
 
 
 def into_the_tunnel(network):
-    """10: rules of a VPN send all that has an address into its tunnel."""
+    """10: rules of a VPN send all that has an address into its tunnel; connections take the network all the same."""
     network.without_ipv6()
     network.streams()
     tunnel(network.rec)
     network.rec.ip("route", "add", "default", "dev", "tun0", "table", "51820")
     network.rec.ip("rule", "add", "pref", "100", "lookup", "51820")
+    network.all_there()
+    peer = network.rec.peer(ours=True)
+    for name, info in peer.finds(STREAMS).items():
+        inlet, began = peer.inlet(info), now()
+        peer.reply(inlet.ask_clock())
+        expect(now() - began < 5.0, f"the clock of {name} took {now() - began:.1f} s")
+    found = network.diagnosed(network.rec, "route.vpn", status=0)
+    expect(found["level"] == "risk", found)
+    network.set_up(network.rec, "[lab]\nSelfHealing = 0\n")
+    network.rec.run("recv", "Ours", "--count", "1", "--timeout", "3", status=3)
     found = network.diagnosed(network.rec, "route.vpn")
+    expect(found["level"] == "fault", found)
     network.type_in(network.rec, found)
     network.all_there()
 

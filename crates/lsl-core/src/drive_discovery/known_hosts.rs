@@ -13,6 +13,7 @@ use lsl_proto::discovery::asked::AskedHosts;
 use lsl_proto::discovery::registry::Subnet;
 use lsl_proto::discovery::seen::SeenHosts;
 use lsl_proto::discovery::sweep::Sweep;
+use lsl_proto::discovery::ways::{ByUid, DirectWay, Medium};
 use tokio::task::JoinSet;
 
 use crate::config_files::SystemFiles;
@@ -47,6 +48,8 @@ struct Known {
     seen: SeenHosts,
     /// Networks of this host.
     subnets: Vec<Subnet>,
+    /// Where outlets answered.
+    ways: ByUid<Vec<DirectWay>>,
     /// Grows with every change that gives somebody new to ask.
     revision: u64,
     names: HashMap<String, Name>,
@@ -90,6 +93,7 @@ impl KnownHosts {
             swept: SeenHosts::new(MAX_SWEPT),
             seen: SeenHosts::new(MAX_SEEN),
             subnets: Vec::new(),
+            ways: ByUid::new(MAX_WITH_WAYS),
             revision: 0,
             names: HashMap::new(),
             file: File {
@@ -164,6 +168,25 @@ impl KnownHosts {
         if !port.ip().is_loopback() {
             self.known.lock().seen.saw(port, local_clock());
         }
+    }
+
+    /// Takes note of where an outlet answered. As [`announced`](Self::announced), unless that address was asked.
+    pub(crate) fn answered(&self, uid: &[u8], way: DirectWay) {
+        let mut known = self.known.lock();
+        let is_near = known.subnets.iter().any(|it| it.has(way.host));
+        if is_near || way.by != Medium::Group {
+            known.ways.update(uid, |ways| way.add_to(ways));
+        }
+    }
+
+    /// Returns where the outlet with this uid answered, the fastest first.
+    pub(crate) fn ways_to(&self, uid: &[u8]) -> Vec<DirectWay> {
+        let mut known = self.known.lock();
+        known
+            .ways
+            .get_mut(uid)
+            .map(|ways| ways.clone())
+            .unwrap_or_default()
     }
 
     /// Takes note of who answered a search.
@@ -399,6 +422,9 @@ const MAX_SWEPT: usize = 256;
 
 /// Other hosts that are remembered.
 const MAX_SEEN: usize = 64;
+
+/// Streams whose ways are remembered.
+const MAX_WITH_WAYS: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -3,8 +3,12 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
+use lsl_platform::clock::local_clock;
+use lsl_platform::fork::PerProcess;
 use lsl_platform::interfaces::{Interface, Kind, interfaces};
+use lsl_platform::routes;
 use lsl_proto::config::globs::allows;
 use lsl_proto::config::ports::PortSearch;
 use lsl_proto::config::{Bind, Config, InterfaceAddress};
@@ -12,6 +16,7 @@ use lsl_proto::discovery::queries::Transmit;
 use lsl_proto::discovery::registry::Subnet;
 
 use crate::net::changes::Subscription;
+use crate::net::monitor::lock_ignoring_poison;
 use crate::net::sockets::Family;
 
 /// Families, addresses, ports and interfaces of discovery.
@@ -142,6 +147,42 @@ impl NetworkConfig {
             index: interface.index,
         };
         present.iter().filter(is_ours).map(subnet).collect()
+    }
+
+    /// Returns the index of the interface to which a socket has to be bound so that it reaches `to`: that of its
+    /// network, if the route there leaves by another one. Spec: doctor §2.3.
+    pub(crate) fn device_towards(&self, to: SocketAddr) -> Option<u32> {
+        if self.loopback_only || to.ip().is_loopback() {
+            return None;
+        }
+        let present = recent_interfaces();
+        match routes::leaving(to, &present) {
+            // Nobody knows whose address that is.
+            Ok(None) => None,
+            Ok(Some(by)) => self.device_of_network(to, by.index, &present),
+            // A rule that forbids all else is the strictest of tunnels.
+            Err(_) => self.device_of_network(to, 0, &present),
+        }
+    }
+
+    /// As [`device_towards`](Self::device_towards), given all `present` interfaces and the index of the one that the
+    /// route leaves by.
+    fn device_of_network(&self, to: SocketAddr, by: u32, present: &[Interface]) -> Option<u32> {
+        let chosen = self.multicast_interfaces(Family::of(to.ip()), present);
+        let leads_there = |own: &&Interface| {
+            let subnet = Subnet {
+                address: own.address,
+                netmask: own.netmask,
+                index: own.index,
+            };
+            own.index != 0 && subnet.has(to) && chosen.iter().any(|it| it.index == own.index)
+        };
+        let own: Vec<&Interface> = present.iter().filter(leads_there).collect();
+        let is_well = own
+            .iter()
+            .any(|own| own.index == by || own.address == to.ip());
+        let best = own.into_iter().min_by_key(|own| own.kind);
+        best.filter(|_| !is_well).map(|own| own.index)
     }
 
     /// Returns the address that the responder of a family binds to; `None` if there is none.
@@ -313,6 +354,20 @@ pub(crate) fn present_interfaces() -> Vec<Interface> {
     })
 }
 
+/// The same as of the last second: thousands of inlets may connect at once.
+fn recent_interfaces() -> Arc<Vec<Interface>> {
+    type Listed = Option<(f64, Arc<Vec<Interface>>)>;
+    static RECENT: PerProcess<Mutex<Listed>> = PerProcess::new();
+    let mut recent = lock_ignoring_poison(RECENT.get());
+    let now = local_clock();
+    let is_old = |(at, _): &mut (f64, _)| now - *at > RECENT_SECS;
+    recent.take_if(is_old);
+    let (_, present) = recent.get_or_insert_with(|| (now, Arc::new(present_interfaces())));
+    Arc::clone(present)
+}
+
+const RECENT_SECS: f64 = 1.0;
+
 const V6_DELAY_SECS: f64 = 0.002;
 
 /// Interfaces of a family that queries leave by: a host of containers has hundreds.
@@ -439,6 +494,33 @@ mod tests {
         assert_eq!(site, expected);
         let network = NetworkConfig::new(&Config::default());
         assert_eq!(network.multicast_interfaces(Family::V6, &present).len(), 41);
+    }
+
+    #[test]
+    fn who_is_on_a_network_of_ours_is_reached_by_it() {
+        let present = [
+            named("tun0", 2, [10, 8, 0, 2], Kind::Tunnel),
+            named("wlan0", 3, [10, 50, 0, 3], Kind::Wifi),
+            named("eth0", 4, [10, 50, 0, 2], Kind::Wired),
+            named("eth1", 5, [10, 60, 0, 2], Kind::Wired),
+        ];
+        let check = |names: &str, to: [u8; 4], by: u32, expected: Option<u32>| {
+            let mut config = Config::default();
+            config.set("multicast.InterfaceNames", names).unwrap();
+            let network = NetworkConfig::new(&config);
+            let found = network.device_of_network((to, 16572).into(), by, &present);
+            assert_eq!(found, expected, "{names} {to:?} by {by}");
+        };
+        let peer = [10, 50, 0, 1];
+        check("{}", peer, 2, Some(4));
+        check("{}", peer, 0, Some(4));
+        check("{!eth0}", peer, 2, Some(3));
+        check("{eth1}", peer, 2, None);
+        // As it should be, by either of two; behind a router; this host.
+        check("{}", peer, 4, None);
+        check("{}", peer, 3, None);
+        check("{}", [10, 9, 0, 1], 2, None);
+        check("{}", [10, 50, 0, 2], 1, None);
     }
 
     #[test]

@@ -142,9 +142,7 @@ impl Inbox {
         if !self.hears(from) {
             return;
         }
-        let received = take_in(&self.monitor, |search, now| {
-            search.handle_datagram(from, datagram, now)
-        });
+        let received = self.hand_in(|search, now| search.handle_datagram(from, datagram, now));
         let hosts = self.context.known_hosts();
         if !matches!(received, Received::Foreign | Received::Invalid) {
             hosts.saw(from);
@@ -173,9 +171,21 @@ impl Inbox {
         {
             return;
         }
-        take_in(&self.monitor, |search, now| {
-            search.handle_reply(from, xml, now)
+        self.hand_in(|search, now| search.handle_reply(from, xml, now));
+    }
+
+    /// Hands a reply to the search, and keeps the way that it came by for those who will connect.
+    pub(super) fn hand_in(&self, reply: impl FnOnce(&mut Search, f64) -> Received) -> Received {
+        let mut ways = Vec::new();
+        let received = take_in(&self.monitor, |search, now| {
+            let received = reply(search, now);
+            ways = search.take_ways();
+            received
         });
+        for (uid, way) in ways {
+            self.context.known_hosts().answered(&uid, way);
+        }
+        received
     }
 }
 

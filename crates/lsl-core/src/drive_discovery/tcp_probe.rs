@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use lsl_platform::fork::PerProcess;
 use lsl_proto::discovery::fallback::ProbeEnd;
-use lsl_proto::discovery::search::Received;
+use lsl_proto::discovery::search::{Received, Search};
 use lsl_proto::wire::request::shortinfo_request;
 use tokio::sync::Semaphore;
 
-use crate::drive_discovery::replies::take_in;
 use crate::drive_discovery::search::Inbox;
 use crate::drive_inlet::connection::exchange;
 use crate::{Error, Result};
@@ -52,9 +51,8 @@ pub(super) async fn ask(inbox: Inbox, target: SocketAddr) -> (SocketAddr, ProbeE
         if let Ok(xml) = answer
             && !prober.on_redacted(target, &xml)
         {
-            let received = take_in(&inbox.monitor, |search, now| {
-                search.handle_open_reply(target, &xml, now)
-            });
+            let take = |search: &mut Search, now| search.handle_open_reply(target, &xml, now);
+            let received = inbox.hand_in(take);
             if open_end == ProbeEnd::Answered && received == Received::Foreign {
                 open_end = ProbeEnd::Accepted;
             }

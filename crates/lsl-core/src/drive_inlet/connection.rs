@@ -524,7 +524,7 @@ pub(crate) async fn exchange(
     limit: Duration,
 ) -> Result<Vec<u8>> {
     let exchange = Exchange::reply(request, max_bytes);
-    let stream = sockets::tcp_connect(peer, limit).await?;
+    let stream = sockets::tcp_connect(peer, None, limit).await?;
     let connection = Connection::plain(stream, peer, exchange).await?;
     connection.reply(limit).await
 }

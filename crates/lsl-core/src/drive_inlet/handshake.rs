@@ -78,8 +78,8 @@ fn way_by_policy(security: &Security, info: &StreamInfo, address: SocketAddr) ->
     )
 }
 
-/// Connects as policy demands and sends the request of `exchange`. `limit` is for the TCP connection; a handshake has
-/// limits of its own (10 s for each of two answers).
+/// Connects as policy demands and sends the request of `exchange`. `connecting`, to `peer` as a rule, is the TCP
+/// connection; it begins once policy allows it. A handshake has limits of its own (10 s for each of two answers).
 ///
 /// # Errors
 /// [`Error::Security`] for everything that encryption or its absence forbids, with a text for people,
@@ -90,13 +90,13 @@ pub(crate) async fn dial(
     target: Target<'_>,
     peer: SocketAddr,
     exchange: Exchange,
-    limit: Duration,
+    connecting: impl Future<Output = Result<Connected>>,
 ) -> Result<Connection> {
     let security = context.security()?;
     let (cause, text) = match way(security, target.peers, target.info, peer).await {
-        Way::Secure => return secure(security, target, peer, exchange, limit).await,
+        Way::Secure => return secure_over(security, target, peer, exchange, connecting).await,
         Way::Plaintext => {
-            let stream = sockets::tcp_connect(peer, limit).await?;
+            let (stream, peer) = connecting.await?;
             let mut connection = Connection::plain(stream, peer, exchange).await?;
             let source_id = target.info.source_id_bytes();
             let is_for_a_time = security
@@ -150,8 +150,16 @@ pub(crate) async fn dial_relay(
         target.peers.failed(Cause::PlaintextRefused, &text);
         return Err(Error::Security(text));
     }
-    let stream = sockets::tcp_connect(peer, limit).await?;
+    let (stream, peer) = connected(peer, limit).await?;
     Connection::plain(stream, peer, exchange).await
+}
+
+/// A TCP connection, and the address of its other end.
+pub(crate) type Connected = (ByteStream, SocketAddr);
+
+/// Connects with one address.
+pub(crate) async fn connected(peer: SocketAddr, limit: Duration) -> Result<Connected> {
+    Ok((sockets::tcp_connect(peer, None, limit).await?, peer))
 }
 
 /// Connects through a handshake, whatever the policy, and sends the request of `exchange`.
@@ -165,6 +173,16 @@ pub(crate) async fn secure(
     exchange: Exchange,
     limit: Duration,
 ) -> Result<Connection> {
+    secure_over(security, target, peer, exchange, connected(peer, limit)).await
+}
+
+async fn secure_over(
+    security: &Arc<Security>,
+    target: Target<'_>,
+    peer: SocketAddr,
+    exchange: Exchange,
+    connecting: impl Future<Output = Result<Connected>>,
+) -> Result<Connection> {
     let Some(local) = security.local() else {
         // Whoever has no key has policy `off`, and that does not come here.
         return Err(Error::Security("there is no key to encrypt with".into()));
@@ -174,7 +192,7 @@ pub(crate) async fn secure(
     target.peers.keys().has_tried |= !is_relay;
     let _turn = turn(peer.ip()).await;
     refresh(security).await;
-    let stream = sockets::tcp_connect(peer, limit).await?;
+    let (stream, peer) = connecting.await?;
     let own_address = stream
         .local_addr()
         .map_err(|source| crate::drive_inlet::connection::failed(peer, source))?;

@@ -13,6 +13,7 @@ mod loom;
 pub(crate) mod lost;
 pub(crate) mod peers;
 pub(crate) mod pull;
+mod race;
 pub(crate) mod reach;
 pub(crate) mod recover;
 pub(crate) mod recovery;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
+use lsl_proto::discovery::ways::DirectWay;
 use lsl_proto::inlet::recovery::{Endpoint, Failure, Recovery, is_unreachable};
 use lsl_proto::inlet::successor::is_described_alike;
 use lsl_proto::inlet::{Exchange, FeedDecoder, FeedOptions, SampleRing};
@@ -28,7 +29,7 @@ use crate::context::Context;
 use crate::drive_discovery::relays::RelayWay;
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::full_info::MAX_INFO_BYTES;
-use crate::drive_inlet::handshake::{self, Target};
+use crate::drive_inlet::handshake::{self, Connected, Target};
 use crate::drive_inlet::peers::Peers;
 use crate::drive_inlet::turns::Turns;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
@@ -38,7 +39,7 @@ use crate::{Error, Result};
 /// Where an inlet's outlet is at present.
 #[derive(Debug)]
 pub(crate) struct Source {
-    context: Context,
+    pub(super) context: Context,
     pub(super) recovery: Monitor<Recovery>,
     /// Taken by the task that works for the machine.
     pub(super) turn: tokio::sync::Mutex<()>,
@@ -67,7 +68,11 @@ pub(crate) fn service_socket(endpoint: Endpoint) -> Result<UdpSocket> {
         family.wildcard()
     };
     let socket = sockets::udp_ephemeral(local);
-    sockets::into_tokio_udp(socket.map_err(|source| Error::io("UDP socket", source))?)
+    let socket = socket.map_err(|source| Error::io("UDP socket", source))?;
+    if let Some(device) = endpoint.device {
+        sockets::bind_device(&socket, device, family);
+    }
+    sockets::into_tokio_udp(socket)
 }
 
 impl Source {
@@ -88,8 +93,9 @@ impl Source {
         }
     }
 
-    /// Connects with the outlet that `info` describes, as policy demands, for an exchange: at `peer`
-    /// or, if nobody accepts there for a moment, at its address in the other family, which is remembered.
+    /// Connects with the outlet that `info` describes, as policy demands, for an exchange: at `peer` or, if nobody
+    /// accepts there for a moment, by another of its ways, which is remembered. Without `lab.SelfHealing` that is its
+    /// address in the other family.
     ///
     /// # Errors
     /// [`Error::Io`]; with encryption also [`Error::Security`] and [`Error::Protocol`].
@@ -100,7 +106,29 @@ impl Source {
         exchange: impl Fn() -> Exchange,
         limit: Duration,
     ) -> Result<Connection> {
-        let other = self.recovery.lock().other_endpoint(info, peer);
+        let ways = self.context.known_hosts().ways_to(info.uid_bytes());
+        self.dial_by(info, peer, &ways, exchange, limit).await
+    }
+
+    async fn dial_by(
+        &self,
+        info: &StreamInfo,
+        peer: SocketAddr,
+        ways: &[DirectWay],
+        exchange: impl Fn() -> Exchange,
+        limit: Duration,
+    ) -> Result<Connection> {
+        if self.context.config().lab().self_healing {
+            // Boxed, because every inlet's tasks would else hold room for it.
+            let racing = Box::pin(self.race(info, peer, ways, limit));
+            return self.dial_over(info, peer, exchange(), racing).await;
+        }
+        let other = self
+            .recovery
+            .lock()
+            .endpoints(info, peer, &[])
+            .get(1)
+            .copied();
         let Some(other) = other else {
             return self.dial_at(info, peer, exchange(), limit).await;
         };
@@ -125,6 +153,17 @@ impl Source {
         exchange: Exchange,
         limit: Duration,
     ) -> Result<Connection> {
+        let connecting = handshake::connected(peer, limit);
+        self.dial_over(info, peer, exchange, connecting).await
+    }
+
+    async fn dial_over(
+        &self,
+        info: &StreamInfo,
+        peer: SocketAddr,
+        exchange: Exchange,
+        connecting: impl Future<Output = Result<Connected>>,
+    ) -> Result<Connection> {
         let target = Target {
             info,
             expected: ExpectedIdentity::Stream {
@@ -139,7 +178,7 @@ impl Source {
             target,
             peer,
             exchange,
-            limit,
+            connecting,
         ))
         .await
     }
@@ -222,7 +261,8 @@ impl Source {
         // Boxed, because every inlet's tasks would else hold room for it.
         let exchanging = Box::pin(async {
             let exchange = || Exchange::reply(request, max_bytes);
-            let connection = self.dial(info, peer, exchange, limit).await?;
+            // Not where it may have gone meanwhile: it is asked whether it is still there.
+            let connection = self.dial_by(info, peer, &[], exchange, limit).await?;
             connection.reply(limit).await
         });
         self.in_turn(peer, exchanging).await

@@ -86,6 +86,13 @@ pub(crate) fn udp_ephemeral(address: IpAddr) -> io::Result<UdpSocket> {
     udp_service(address, PortSearch::ANY)
 }
 
+/// Has what a socket sends leave by the interface with this index, if that is possible.
+pub(crate) fn bind_device(socket: &UdpSocket, device: u32, family: Family) {
+    if let Err(error) = socket::bind_device(socket, device, family == Family::V4) {
+        tracing::debug!(device, %error, "cannot bind to an interface");
+    }
+}
+
 /// The UDP socket that hears multicast queries. Join groups with [`join_multicast`].
 ///
 /// `SO_REUSEADDR` lets every LSL program on the host have one; the system then delivers each
@@ -348,14 +355,21 @@ fn prepare_accepted(stream: &impl AsSocket, tuning: &Tuning) -> io::Result<()> {
     socket.set_tcp_nodelay(true)
 }
 
-/// Connects to an outlet within `limit`, with `TCP_NODELAY` set before the first byte.
-/// To be awaited on the process runtime only (see `runtime`).
+/// Connects to an outlet within `limit`, by the interface with the index `device` if there is one, with `TCP_NODELAY`
+/// set before the first byte. To be awaited on the process runtime only (see `runtime`).
 ///
 /// # Errors
 /// [`Error::Timeout`] after `limit`, [`Error::Io`] for a refused or failing connection.
-pub(crate) async fn tcp_connect(peer: SocketAddr, limit: Duration) -> Result<ByteStream> {
+pub(crate) async fn tcp_connect(
+    peer: SocketAddr,
+    device: Option<u32>,
+    limit: Duration,
+) -> Result<ByteStream> {
     let connecting = async {
         let socket = open(Family::of(peer.ip()), Type::STREAM, Protocol::TCP)?;
+        if let Some(device) = device {
+            socket::bind_device(&socket, device, peer.is_ipv4())?;
+        }
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&KEEPALIVE)?;
         socket::prepare_connect(&socket, peer.ip());
@@ -638,7 +652,9 @@ mod tests {
         let peer = acceptor.local_addr().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         runtime::spawn(async move {
-            let stream = tcp_connect(peer, Duration::from_secs(10)).await.unwrap();
+            let stream = tcp_connect(peer, None, Duration::from_secs(10))
+                .await
+                .unwrap();
             sender.send(stream).unwrap();
         })
         .unwrap();

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Cause, filters, pair};
 use crate::observe::peers::{PeerSeen, PortAsked, PortState, network};
-use crate::observe::{Kind, Observations, PortsInUse, WayKind};
+use crate::observe::{Kind, Observations, Os, PortsInUse, WayKind};
 use crate::remedy::{self, peers as remedies};
 
 fn peers(seen: &Observations) -> impl Iterator<Item = &PeerSeen> {
@@ -218,15 +218,24 @@ pub(super) fn vpn(seen: &Observations) -> Option<Cause> {
         let leaves = by(it).is_some_and(|by| it.on_link.as_ref() != Some(&by) && tunnel(&by));
         leaves && has_bound(it) && !it.answers_tcp()
     };
+    // Connections take the interface of the network then. Spec: doctor §2.3
+    let is_healed = seen.os == Os::Linux
+        && (seen.config.as_ref())
+            .is_some_and(|it| it.changed.iter().all(|it| it.key != "lab.SelfHealing"));
+    let effect = if is_healed {
+        "programs with lsl-rs go around it, others find its streams and cannot open them"
+    } else {
+        "its streams are found and cannot be opened"
+    };
     of_hosts(peers(seen).filter(is_led_away), |names, it| {
         let (by, link) = (
             by(it).unwrap_or_default(),
             it.on_link.clone().unwrap_or_default(),
         );
         Cause {
+            is_healed,
             text: format!(
-                "The way to {names} leads into the tunnel {by}, though it is in the network of {link}: its streams are \
-                 found and cannot be opened."
+                "The way to {names} leads into the tunnel {by}, though it is in the network of {link}: {effect}."
             ),
             streams: streams_at(seen, it),
             seen: vec![format!(

@@ -5,7 +5,7 @@
 //! the driver says where its queries go, as that depends on the interfaces of the moment.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,6 +13,7 @@ use super::fallback::Fallback;
 use super::queries::{EventWaves, QueryPacer, Transmit};
 use super::reply::{REPLY_LIMITS, contradicts, fill_address, is_redacted};
 use super::tcp_probes::TcpProbes;
+use super::ways::{DirectWay, Medium};
 use crate::StreamInfo;
 use crate::query::Query;
 use crate::wire::discovery::{QueryDatagram, ReplyDatagram, query_id};
@@ -166,6 +167,12 @@ pub struct Search {
     wave: u64,
     invalid: u64,
     vetoes: Vec<Veto>,
+    /// Hosts that were asked by unicast.
+    asked: HashSet<IpAddr>,
+    /// When questions began to leave last.
+    asked_at: f64,
+    /// Ways to streams that nobody took yet.
+    ways: Vec<(Vec<u8>, DirectWay)>,
     /// Of a search for lost streams.
     rescue: Option<rescue::Rescue>,
     conflicts: conflicts::Conflicts,
@@ -199,14 +206,8 @@ struct Found {
     origin: Option<Vec<u8>>,
     /// What another outlet of this stream has, too.
     identity: Option<Vec<u8>>,
-}
-
-impl Found {
-    /// Takes note of one more answer. Returns the info if it has a new address.
-    fn refresh(&mut self, from: SocketAddr, now: f64) -> Option<StreamInfo> {
-        self.last_seen = self.last_seen.max(now);
-        fill_address(&mut self.info, from).then(|| self.info.clone())
-    }
+    /// Hosts that it answered from, without ports.
+    hosts: Vec<SocketAddr>,
 }
 
 /// Memory that results take up, for its limits.
@@ -265,6 +266,9 @@ impl Search {
             wave: 0,
             invalid: 0,
             vetoes: Vec::new(),
+            asked: HashSet::new(),
+            asked_at: now,
+            ways: Vec::new(),
             rescue: None,
             conflicts: conflicts::Conflicts::default(),
         }
@@ -364,16 +368,6 @@ impl Search {
         self.queries.is_spreading()
     }
 
-    /// Starts the unicast queries of a wave. Those of the last wave, if they are still on their way, go on instead.
-    pub fn send_unicast(&mut self, targets: impl IntoIterator<Item = SocketAddr>, now: f64) {
-        self.queries.send(targets, now);
-    }
-
-    /// Asks these data ports over TCP, unless they are still being asked (§3.6).
-    pub fn probe_tcp(&mut self, targets: &[SocketAddr]) {
-        self.probes.add(targets);
-    }
-
     /// Begins a wave soon, because the network changed. Not oftener than once a second and six times a minute, however
     /// it flaps. Spec: doctor §2.2.
     pub fn handle_network_change(&mut self, now: f64) {
@@ -407,10 +401,11 @@ impl Search {
             if let (Some(fallback), Goal::Continuous { .. }) = (&mut self.fallback, self.goal) {
                 fallback.begin_wave(period);
             }
+            self.asked_at = now;
             return SearchAction::SendMulticast;
         }
         if now >= self.next_unicast {
-            self.last_unicast = now;
+            (self.last_unicast, self.asked_at) = (now, now);
             let wave = self.next_multicast - self.period_secs();
             let regular = wave + self.times.multicast_min_rtt_secs;
             // The unicast queries that went at once are repeated at the usual time.
@@ -489,33 +484,24 @@ impl Search {
         if is_swept {
             return Received::Present;
         }
-        if is_answer && !(self.open_id.is_some() && is_redacted(reply.xml)) {
-            return self.handle_reply(from, reply.xml, now);
-        }
-        self.handle_open_reply(from, reply.xml, now)
-    }
-
-    /// Takes in a short info that answers the empty query.
-    pub fn handle_open_reply(&mut self, from: SocketAddr, xml: &[u8], now: f64) -> Received {
-        if is_redacted(xml) {
-            return Received::Redacted;
-        }
-        // Where the query was sent, what matches it answers that one too.
-        let query = self.parsed.as_ref().filter(|_| !self.is_query_sent());
-        let is_sought = query.is_some_and(|query| {
-            let info = StreamInfo::from_xml_with(xml, &REPLY_LIMITS);
-            // A query too costly to evaluate counts as "no match", as with outlets.
-            info.is_ok_and(|info| info.matches(query).unwrap_or(false))
-        });
-        if is_sought {
-            self.handle_reply(from, xml, now)
+        let by = if self.asked.contains(&from.ip()) {
+            Medium::Unicast
         } else {
-            Received::Foreign
+            Medium::Group
+        };
+        if is_answer && !(self.open_id.is_some() && is_redacted(reply.xml)) {
+            return self.take_reply((from, by), reply.xml, now);
         }
+        self.take_open_reply((from, by), reply.xml, now)
     }
 
-    /// Takes in a short info that came over TCP, where it has no query id (§3.6).
-    pub fn handle_reply(&mut self, from: SocketAddr, xml: &[u8], now: f64) -> Received {
+    fn take_reply(&mut self, (from, by): (SocketAddr, Medium), xml: &[u8], now: f64) -> Received {
+        let reply = answering::Reply {
+            from,
+            by,
+            asked_at: self.asked_at,
+            now,
+        };
         let text = self.hasher.hash_one(xml);
         if let Some(found) = self
             .known_texts
@@ -523,7 +509,7 @@ impl Search {
             .and_then(|uid| self.found.get_mut(uid))
             .filter(|found| found.wave == self.wave)
         {
-            let changed = found.refresh(from, now);
+            let changed = found.refresh(reply, &mut self.ways);
             let uid = self
                 .conflicts
                 .may_be()
@@ -554,7 +540,7 @@ impl Search {
             && found.is_direct
         {
             // Another text of the same outlet: the first one stays (§2.4).
-            let changed = found.refresh(from, now);
+            let changed = found.refresh(reply, &mut self.ways);
             if self.look_for_clone(info) {
                 return Received::Changed;
             }
@@ -582,7 +568,7 @@ impl Search {
         if was_relayed {
             self.push_event(ResolverEvent::Changed(info.clone()));
         }
-        let found = Found {
+        let mut found = Found {
             first_seen: before.as_ref().map_or(now, |before| before.first_seen),
             identity: conflicts::Conflicts::identity(&info),
             info,
@@ -593,7 +579,9 @@ impl Search {
             relays,
             is_direct: true,
             origin,
+            hosts: Vec::new(),
         };
+        found.note_way(reply, &mut self.ways);
         self.insert(uid.clone(), found, !was_relayed);
         let has_twin = self.look_for_twin(&uid);
         match before {
@@ -779,6 +767,7 @@ const SHORTEST_UNICAST_SECS: f64 = 0.1;
 /// Keeps a misconfigured resolver from flooding the network.
 const SHORTEST_PERIOD_SECS: f64 = 0.01;
 
+mod answering;
 mod asking;
 mod conflicts;
 mod relayed;

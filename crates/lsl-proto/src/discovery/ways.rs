@@ -1,61 +1,140 @@
-//! Ways to streams through relays, by uid: programs copy infos and make them again from their text, so what a way
-//! needs is kept beside them. Spec: relay §5.2.
+//! Ways to streams, by uid: programs copy infos and make them again from their text, so what a way needs is kept
+//! beside them. Spec: relay §5.2, doctor §2.3.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{SocketAddr, SocketAddrV6};
 
-/// Ways to streams. `W` is one way, through the relay whose number stands beside it.
+/// Address at which an outlet answered a search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DirectWay {
+    /// Address of its host, with the interface of a link-local one and without a port.
+    pub host: SocketAddr,
+    /// How it was asked.
+    pub by: Medium,
+    /// From the questions to the answer, in seconds.
+    pub round_trip_secs: f64,
+}
+
+/// How an outlet was asked. Groups and broadcasts have one query id, so that they are not told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// By a group or a broadcast address.
+    Group,
+    /// By its own address.
+    Unicast,
+    /// Over TCP.
+    Tcp,
+}
+
+/// Most addresses that are kept of one stream.
+pub const MAX_DIRECT: usize = 6;
+
+impl DirectWay {
+    /// Adds a way to those of a stream, in place of the one by the same host. The fastest come first.
+    pub fn add_to(self, ways: &mut Vec<Self>) {
+        ways.retain(|known| known.host != self.host);
+        ways.push(self);
+        ways.sort_by(|a, b| a.round_trip_secs.total_cmp(&b.round_trip_secs));
+        ways.truncate(MAX_DIRECT);
+    }
+}
+
+/// Returns the address alone of one with a port.
+pub(super) fn host_of(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) => (*v4.ip(), 0).into(),
+        SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), 0, 0, v6.scope_id()).into(),
+    }
+}
+
+/// Values of so many streams; beyond them those that were used longest ago make room.
 #[derive(Debug)]
-pub struct Ways<W> {
-    by_uid: HashMap<Vec<u8>, Vec<(u32, W)>>,
-    /// Uids in the order in which they came, some of which may be gone.
-    order: VecDeque<Vec<u8>>,
+pub struct ByUid<T> {
+    values: HashMap<Vec<u8>, (u64, T)>,
+    /// Uids in the order in which they were used.
+    used: BTreeMap<u64, Vec<u8>>,
+    last_use: u64,
     most: usize,
 }
 
-impl<W: Clone> Ways<W> {
-    /// Creates an empty table for at most so many streams; beyond it the oldest make room.
+impl<T: Default> ByUid<T> {
+    /// Creates an empty table for at most so many streams.
     pub fn new(most: usize) -> Self {
         Self {
-            by_uid: HashMap::new(),
-            order: VecDeque::new(),
+            values: HashMap::new(),
+            used: BTreeMap::new(),
+            last_use: 0,
             most: most.max(1),
         }
     }
 
+    /// Returns the value of a stream, if there is one.
+    pub fn get_mut(&mut self, uid: &[u8]) -> Option<&mut T> {
+        let (at, value) = self.values.get_mut(uid)?;
+        self.last_use += 1;
+        let uid = self.used.remove(at)?;
+        *at = self.last_use;
+        self.used.insert(self.last_use, uid);
+        Some(value)
+    }
+
+    /// Has `change` look at the value of a stream, and makes one if there is none.
+    pub fn update(&mut self, uid: &[u8], change: impl FnOnce(&mut T)) {
+        if let Some(value) = self.get_mut(uid) {
+            return change(value);
+        }
+        while self.values.len() >= self.most
+            && let Some((_, oldest)) = self.used.pop_first()
+        {
+            self.values.remove(&oldest);
+        }
+        let mut value = T::default();
+        change(&mut value);
+        self.last_use += 1;
+        self.used.insert(self.last_use, uid.to_vec());
+        self.values.insert(uid.to_vec(), (self.last_use, value));
+    }
+
+    /// Forgets a stream.
+    pub fn remove(&mut self, uid: &[u8]) {
+        if let Some((at, _)) = self.values.remove(uid) {
+            self.used.remove(&at);
+        }
+    }
+}
+
+/// Ways to streams through relays. `W` is one way, through the relay whose number stands beside it.
+#[derive(Debug)]
+pub struct Ways<W>(ByUid<Vec<(u32, W)>>);
+
+impl<W: Clone> Ways<W> {
+    /// Creates an empty table for at most so many streams.
+    pub fn new(most: usize) -> Self {
+        Self(ByUid::new(most))
+    }
+
     /// Adds the way through a relay, in place of the one before.
     pub fn add(&mut self, uid: &[u8], relay: u32, way: W) {
-        if let Some(ways) = self.by_uid.get_mut(uid) {
+        self.0.update(uid, |ways| {
             ways.retain(|(known, _)| *known != relay);
             ways.push((relay, way));
             ways.sort_by_key(|(relay, _)| *relay);
-            return;
-        }
-        while self.by_uid.len() >= self.most
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.by_uid.remove(&oldest);
-        }
-        if self.order.len() >= 2 * self.most {
-            let by_uid = &self.by_uid;
-            self.order.retain(|uid| by_uid.contains_key(uid));
-        }
-        self.order.push_back(uid.to_vec());
-        self.by_uid.insert(uid.to_vec(), vec![(relay, way)]);
+        });
     }
 
     /// Removes the way through a relay.
     pub fn remove(&mut self, uid: &[u8], relay: u32) {
-        if let Some(ways) = self.by_uid.get_mut(uid) {
+        if let Some(ways) = self.0.get_mut(uid) {
             ways.retain(|(known, _)| *known != relay);
             if ways.is_empty() {
-                self.by_uid.remove(uid);
+                self.0.remove(uid);
             }
         }
     }
 
     /// Returns the ways to a stream, in the order of the relays.
-    pub fn of(&self, uid: &[u8]) -> Vec<W> {
-        let ways = self.by_uid.get(uid).into_iter().flatten();
+    pub fn of(&mut self, uid: &[u8]) -> Vec<W> {
+        let ways = self.0.get_mut(uid).into_iter().flatten();
         ways.map(|(_, way)| way.clone()).collect()
     }
 }
@@ -75,13 +154,33 @@ mod tests {
         assert_eq!(ways.of(b"a"), ["a1 again"]);
         ways.remove(b"a", 1);
         assert_eq!(ways.of(b"a"), [""; 0]);
+        ways.add(b"used", 0, "u");
         for number in 0..1000_u32 {
             ways.add(&number.to_be_bytes(), 0, "x");
+            assert_eq!(ways.of(b"used"), ["u"]);
             ways.add(b"comes and goes", 0, "y");
             ways.remove(b"comes and goes", 0);
         }
-        assert!(ways.by_uid.len() <= 3 && ways.order.len() <= 6, "{ways:?}");
+        assert!(ways.0.values.len() <= 3, "{ways:?}");
+        assert_eq!(ways.0.values.len(), ways.0.used.len());
         assert_eq!(ways.of(&999_u32.to_be_bytes()), ["x"]);
         assert!(ways.of(&1_u32.to_be_bytes()).is_empty());
+    }
+
+    #[test]
+    fn of_a_stream_the_six_fastest_ways_are_kept() {
+        let mut ways = Vec::new();
+        let way = |last: u8, round_trip_secs| DirectWay {
+            host: ([10, 0, 0, last], 0).into(),
+            by: Medium::Group,
+            round_trip_secs,
+        };
+        for last in 1..=9 {
+            way(last, f64::from(10 - last)).add_to(&mut ways);
+        }
+        way(4, 0.5).add_to(&mut ways);
+        let hosts = ways.iter().map(|way| way.host.to_string());
+        let hosts: Vec<_> = hosts.map(|host| host[7..].to_owned()).collect();
+        assert_eq!(hosts, ["4:0", "9:0", "8:0", "7:0", "6:0", "5:0"]);
     }
 }

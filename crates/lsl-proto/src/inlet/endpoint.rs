@@ -13,6 +13,8 @@ pub struct Endpoint {
     pub data: SocketAddr,
     /// Address that answers queries and clock probes by UDP.
     pub service: SocketAddr,
+    /// Index of the interface that sockets are bound to, if the system would send by another one.
+    pub device: Option<u32>,
 }
 
 impl Endpoint {
@@ -45,6 +47,19 @@ impl Endpoint {
             v4().or_else(v6)
         }
     }
+
+    /// The outlet of `info` at another address of its host.
+    pub(super) fn at(info: &StreamInfo, host: SocketAddr) -> Option<Self> {
+        match host {
+            SocketAddr::V4(_) => {
+                endpoint(host.ip(), 0, info.v4_data_port(), info.v4_service_port())
+            }
+            SocketAddr::V6(v6) => {
+                let (data, service) = (info.v6_data_port(), info.v6_service_port());
+                endpoint(host.ip(), v6.scope_id(), data, service)
+            }
+        }
+    }
 }
 
 /// Returns whether nobody accepts connections there. What happens after that is no reason to try elsewhere.
@@ -72,5 +87,6 @@ fn endpoint(address: IpAddr, scope: u32, data: u16, service: u16) -> Option<Endp
     (data != 0 && service != 0).then(|| Endpoint {
         data: at(data),
         service: at(service),
+        device: None,
     })
 }

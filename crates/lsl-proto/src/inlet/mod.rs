@@ -12,6 +12,7 @@ mod resumption;
 mod ring;
 pub mod successor;
 mod suspicion;
+pub mod ways;
 
 pub use connection::{Connection, Disconnect, Exchange};
 pub use decoder::{FeedDecoder, FeedOptions, FeedState};

@@ -2,7 +2,6 @@
 //! outlet that is gone. Three tasks connect, each for its purpose; this machine tells them where and when.
 //! Spec: lsl-protocol §2.4, §3.5, §10.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use lsl_secure::trust::TrustList;
@@ -152,6 +151,8 @@ pub struct Recovery {
     watchdog_threshold_secs: f64,
     /// Whether IPv6 is in use; kept across a recovery if possible.
     is_v6: Option<bool>,
+    /// Where the present outlet was reached last, if any of its ways may be taken.
+    reached: Option<Endpoint>,
     /// Number of changes of outlet or address so far.
     moves: u64,
     /// Tries in a row to connect the feed that came to nothing.
@@ -240,6 +241,7 @@ impl Recovery {
             watchdog_interval_secs: tuning.watchdog_check_interval_secs.max(0.1),
             watchdog_threshold_secs: tuning.watchdog_time_threshold_secs,
             is_v6: None,
+            reached: None,
             moves: 0,
             failures: 0,
             redials: 0,
@@ -493,32 +495,6 @@ impl Recovery {
         self.moves
     }
 
-    /// Returns where to connect now, and counts it as being in use; `None` if no address is known or
-    /// allowed.
-    pub fn endpoint(&mut self) -> Option<Endpoint> {
-        let endpoint = self.endpoint_of(&self.present, self.is_v6);
-        if let Some(endpoint) = endpoint {
-            self.use_endpoint(endpoint);
-        }
-        endpoint
-    }
-
-    /// Returns where the outlet of `info` can be reached besides `peer`: in the other family.
-    pub fn other_endpoint(&self, info: &StreamInfo, peer: SocketAddr) -> Option<Endpoint> {
-        let wants_v6 = peer.is_ipv4();
-        let other = self.endpoint_of(info, Some(wants_v6));
-        other.filter(|other| other.data.is_ipv6() == wants_v6)
-    }
-
-    /// Prefers the family of `endpoint` from now on.
-    pub fn use_endpoint(&mut self, endpoint: Endpoint) {
-        self.is_v6 = Some(endpoint.data.is_ipv6());
-    }
-
-    fn endpoint_of(&self, info: &StreamInfo, is_v6: Option<bool>) -> Option<Endpoint> {
-        Endpoint::of(info, is_v6, (self.ipv6, self.scope_of))
-    }
-
     /// Returns whether the feed seems to be hopeless: it waits for its turn, and its clock for the feed.
     pub fn is_hopeless(&self) -> bool {
         self.failures >= HOPELESS_FAILURES
@@ -634,6 +610,8 @@ impl Recovery {
         };
         if purpose == Purpose::Feed {
             self.end_watch();
+            // It may have led nowhere.
+            self.reached.take_if(|_| !is_security);
             // A refusal has pauses of its own.
             self.failures = self.failures.saturating_add(u32::from(!is_security));
             let is_hopeless = self.is_hopeless();
@@ -688,8 +666,8 @@ impl Recovery {
             return Some(Notice::Adopted);
         }
         // Somebody may have hidden from us that it encrypts, or make that up now.
-        let in_use = self.endpoint_of(&self.present, self.is_v6);
-        let is_there = self.endpoint_of(&found, self.is_v6) == in_use;
+        let data = |endpoint: Option<Endpoint>| endpoint.map(|it| it.data);
+        let is_there = data(self.endpoint_of(&found, self.is_v6)) == data(self.in_use());
         let missed = self.suspicion.as_ref();
         let is_missed = missed.is_some_and(|it| it.is_missed_since(now));
         if is_there && is_described_alike(&found, &self.present) {
@@ -708,6 +686,7 @@ impl Recovery {
     /// Goes on with the outlet that `info` describes.
     fn move_to(&mut self, info: StreamInfo) {
         self.moves += 1;
+        self.reached = None;
         self.present = Arc::new(info);
     }
 
@@ -783,6 +762,7 @@ const LONGEST_NOT_READY_SECS: f64 = 5.0;
 /// Of the pause between tries, up to 8 s.
 const MAX_DOUBLINGS: u32 = 4;
 
+mod place;
 mod state;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use lsl_proto::discovery::ways::{DirectWay, Medium};
 use lsl_proto::inlet::Exchange;
 use lsl_proto::inlet::recovery::{Endpoint, Failure, Flow};
 
@@ -228,7 +229,14 @@ fn hundreds_of_streams_of_a_silent_host_keep_no_other_from_its_turn() {
 
 #[test]
 fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
+    for heals in ["1", "0"] {
+        gives_way_to_the_other(heals);
+    }
+}
+
+fn gives_way_to_the_other(heals: &str) {
     let mut config = lsl_proto::config::Config::loopback();
+    config.set("lab.SelfHealing", heals).unwrap();
     config.set_ports(48_420, 8);
     config.set_session_id("source-falls-over").unwrap();
     let context = Context::new(config);
@@ -257,11 +265,7 @@ fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
         let source = &shared.source;
         let mut other = source.recovery.lock().endpoint().unwrap();
         if Family::of(other.data.ip()) != deaf {
-            other = source
-                .recovery
-                .lock()
-                .other_endpoint(&info, other.data)
-                .unwrap();
+            other = source.recovery.lock().endpoints(&info, other.data, &[])[1];
         }
         source.recovery.lock().use_endpoint(other);
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -287,6 +291,45 @@ fn an_address_that_does_not_answer_over_tcp_gives_way_to_the_other() {
     };
     try_with(Family::V4);
     try_with(Family::V6);
+}
+
+#[test]
+fn an_outlet_is_reached_where_it_answered_too() {
+    let context = Context::new(lsl_proto::config::Config::loopback());
+    let held = sockets::silent_listener((Ipv4Addr::LOCALHOST, 0).into());
+    let port = held[0].local_addr().unwrap().as_socket().unwrap().port();
+    let there = SocketAddr::from(([127, 0, 0, 2], port));
+    let listener = std::net::TcpListener::bind(there).unwrap();
+    let mut info = StreamInfo::new("n", "t", 1, 1.0, ChannelFormat::Int8, "ways").unwrap();
+    info.reset_uid("ways");
+    info.set_v4_ports(port, port);
+    info.fill_v4_address("127.0.0.1");
+    let way = DirectWay {
+        host: SocketAddr::new(there.ip(), 0),
+        by: Medium::Tcp,
+        round_trip_secs: 0.1,
+    };
+    context.known_hosts().answered(b"ways", way);
+    let shared = shared(&context, info.clone());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let dialling = async move {
+        let source = &shared.source;
+        let from = source.recovery.lock().endpoint().unwrap();
+        let exchange = || Exchange::reply(b"LSL:fullinfo\r\n", 1 << 20);
+        let limit = Duration::from_mins(1);
+        let dialled = source.dial(&info, from.data, exchange, limit).await;
+        let to = source.recovery.lock().endpoint().unwrap();
+        let peer = dialled.map(|connection| connection.peer());
+        sender.send((peer.unwrap(), to.data)).unwrap();
+    };
+    drop(runtime::spawn(dialling).unwrap());
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut request = String::new();
+    stream.read_to_string(&mut request).unwrap();
+    assert_eq!(request, "LSL:fullinfo\r\n");
+    let ended = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
+    assert_eq!(ended, (there, there));
+    drop(held);
 }
 
 #[test]

@@ -216,6 +216,18 @@ fn ways_that_do_not_carry() {
         });
     };
     check_peer("route.vpn", tunnelled, |seen| first(seen).bound = None);
+    for (value, level) in [(None, Level::Risk), (Some("0"), Level::Fault)] {
+        let mut seen = with_peer();
+        tunnelled(&mut seen);
+        let changed = value.map(|value| Setting {
+            key: "lab.SelfHealing".into(),
+            value: value.into(),
+            ..Setting::default()
+        });
+        config(&mut seen).changed.extend(changed);
+        let found = diagnose(&seen).findings;
+        assert_eq!((&*found[0].id, found[0].level), ("route.vpn", level));
+    }
     check_peer(
         "path.mtu",
         |seen| {

@@ -17,6 +17,20 @@ impl Search {
         self
     }
 
+    /// Starts the unicast queries of a wave. Those of the last wave, if they are still on their way, go on instead.
+    pub fn send_unicast(&mut self, targets: impl IntoIterator<Item = SocketAddr>, now: f64) {
+        let asked = &mut self.asked;
+        let targets = targets.into_iter().inspect(|target| {
+            asked.insert(target.ip());
+        });
+        self.queries.send(targets, now);
+    }
+
+    /// Asks these data ports over TCP, unless they are still being asked (§3.6).
+    pub fn probe_tcp(&mut self, targets: &[SocketAddr]) {
+        self.probes.add(targets);
+    }
+
     /// Takes note of ports at which hosts can be asked over TCP if they say nothing, the best first.
     pub fn remember(&mut self, targets: impl IntoIterator<Item = SocketAddr>, now: f64) {
         if let Some(fallback) = &mut self.fallback {

@@ -60,6 +60,7 @@ impl Search {
             is_direct: false,
             origin: None,
             identity: None,
+            hosts: Vec::new(),
         };
         if !is_news {
             self.push_event(ResolverEvent::Changed(found.info.clone()));

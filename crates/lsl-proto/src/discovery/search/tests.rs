@@ -81,6 +81,32 @@ fn schedule(mut search: Search, until: f64) -> Vec<(&'static str, f64)> {
 }
 
 #[test]
+fn each_host_that_an_outlet_answers_from_is_a_way_to_it_and_told_once() {
+    let mut search = continuous(10.0);
+    assert_eq!(search.poll(100.0), SearchAction::SendMulticast);
+    assert_eq!(search.poll(100.0), SearchAction::SendUnicast);
+    search.send_unicast([SocketAddr::from(([192, 168, 1, 7], 16572))], 100.0);
+    let from = |last: u8| SocketAddr::from(([192, 168, 1, last], 16573));
+    for (last, now) in [(9, 100.25), (9, 100.5), (7, 100.5), (7, 102.0)] {
+        search.handle_datagram(from(last), &reply("a"), now);
+    }
+    search.handle_datagram(peer_v6(3), &reply("a"), 101.0);
+    search.handle_reply(from(8), &xml("b"), 101.0);
+    let told = search.take_ways().into_iter().map(|(uid, way)| {
+        let (uid, host) = (String::from_utf8(uid).unwrap(), way.host);
+        format!("{uid} {host} {:?} {}", way.by, way.round_trip_secs)
+    });
+    let expected = [
+        "a 192.168.1.9:0 Group 0.25",
+        "a 192.168.1.7:0 Unicast 0.5",
+        "a [fe80::9%3]:0 Group 1",
+        "b 192.168.1.8:0 Tcp 1",
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert!(search.take_ways().is_empty());
+}
+
+#[test]
 fn waves_of_a_one_shot_search() {
     let steps = schedule(search(once(0, 100.0, 103.0)), 200.0);
     let expected = [

@@ -136,14 +136,47 @@ fn the_other_family_is_where_the_outlet_is_besides_and_stays_in_use() {
     let mut recovery = recovery();
     let first = recovery.endpoint().unwrap();
     let known = StreamInfo::clone(recovery.info());
-    let other = recovery.other_endpoint(&known, first.data).unwrap();
+    let [start, other] = recovery.endpoints(&known, first.data, &[])[..] else {
+        panic!("two addresses");
+    };
+    assert_eq!(start, first);
     assert_eq!(other.data.to_string(), "[2001:db8::1]:3");
     recovery.use_endpoint(other);
     assert_eq!(recovery.endpoint(), Some(other));
-    let back = recovery.other_endpoint(&known, other.data);
-    assert_eq!(back, Some(first));
+    assert_eq!(recovery.endpoints(&known, other.data, &[]), [other, first]);
     let alone = at("old", "192.0.2.1", "");
-    assert_eq!(recovery.other_endpoint(&alone, first.data), None);
+    assert_eq!(recovery.endpoints(&alone, first.data, &[]), [first]);
+}
+
+#[test]
+fn an_outlet_is_asked_where_it_was_reached_until_that_leads_nowhere() {
+    let mut recovery = recovery();
+    let known = StreamInfo::clone(recovery.info());
+    recovery.handle(Input::Wanted(Purpose::Clock), 0.0);
+    let feed = begin(&mut recovery, Purpose::Feed, 0.0);
+    let clock = begin(&mut recovery, Purpose::Clock, 0.0);
+    let first = feed.endpoint.unwrap();
+    assert!(!recovery.reached(&known, first), "as everybody thought");
+    assert!(recovery.is_current(clock.id));
+    // Also at another address of its host, by an interface.
+    let hosts = ["192.0.2.7:0", "192.0.2.1:0"].map(|host| host.parse().unwrap());
+    let ways = recovery.endpoints(&known, first.data, &hosts);
+    let data: Vec<_> = ways.iter().map(|way| way.data.to_string()).collect();
+    assert_eq!(data, ["192.0.2.1:1", "[2001:db8::1]:3", "192.0.2.7:1"]);
+    let bound = Endpoint {
+        device: Some(4),
+        ..ways[2]
+    };
+    assert!(!recovery.reached(&at("new", "192.0.2.1", ""), bound));
+    assert!(recovery.reached(&known, bound));
+    assert!(recovery.is_current(feed.id) && !recovery.is_current(clock.id));
+    let again = recovery.poll_connect(Purpose::Clock, 0.0).unwrap();
+    assert_eq!((again.endpoint, again.moves), (Some(bound), clock.moves));
+    assert!(!recovery.reached(&known, bound));
+    assert_eq!(recovery.endpoints(&known, bound.data, &hosts)[0], bound);
+    // It may have led nowhere.
+    recovery.handle(Input::Failed(feed.id, Failure::Connection), 1.0);
+    assert_eq!(recovery.endpoint(), Some(first));
 }
 
 #[test]
