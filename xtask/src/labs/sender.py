@@ -17,8 +17,9 @@ _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 assert os.environ["LSL_STAGE_EXPECT"] in pylsl.library_info(), pylsl.library_info()
 channels = 512 if how == "wide" else 1
+announced = 0.0 if how == "irregular" else RATE
 names = [name] if count == 1 else [f"{name}{number}" for number in range(count)]
-outlets = [pylsl.StreamOutlet(pylsl.StreamInfo(each, "EEG", channels, RATE, "float32", each)) for each in names]
+outlets = [pylsl.StreamOutlet(pylsl.StreamInfo(each, "EEG", channels, announced, "float32", each)) for each in names]
 pushes = [True]
 signal.signal(signal.SIGUSR1, lambda *_: pushes.append(not pushes.pop()))
 print("ready", flush=True)

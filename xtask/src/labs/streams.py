@@ -125,6 +125,32 @@ def relay(network):
     expect([each["streams"] for each in report["observations"]["relays"]] == [1], report["observations"]["relays"])
 
 
+def overrun(network):
+    """26: a resolver of liblsl 1.18 gets more answers than its buffer holds."""
+    network.is_large = True
+    program = network.foreign(network.amp, "O", 300, *network.library("Old"), "rarely")
+    expect(program.is_running(), program)
+    env = network.environment("rec") | {"LSL_STAGE_EXPECT": network.library("New")[0]}
+    resolver = network.spawn([*network.rec.enter, network.tools.pylsl, "-c", RESOLVER], env)
+    until("resolver", lambda: resolver.lines or not resolver.is_running())
+    found = network.diagnosed(network.rec, "udp.overrun")
+    expect(f"(pid {resolver.process.pid})" in found["text"], found, resolver)
+    return found["seen"][0]
+
+
+# Asks for all streams until it is ended.
+RESOLVER = """
+import os
+import time
+import pylsl
+assert os.environ["LSL_STAGE_EXPECT"] in pylsl.library_info(), pylsl.library_info()
+resolver = pylsl.ContinuousResolver()
+print("ready", flush=True)
+while True:
+    time.sleep(1.0)
+    resolver.results()
+"""
+
 LABS = {
     "21-duplicate": duplicate,
     "21-cloned": cloned,
@@ -138,5 +164,6 @@ LABS = {
     "25-no-key": no_key,
     "25-plaintext": plaintext,
     "25-broken": broken_keys,
+    "26-overrun": overrun,
     "28-relay": relay,
 }

@@ -129,8 +129,8 @@ impl InletShared {
             let next = match select2(next, changes.changed()).await {
                 Either::First(next) => next,
                 Either::Second(_) => {
-                    let is_cut = self.is_cut();
-                    self.tell(Input::Changed { is_cut });
+                    let (flow, is_cut) = (self.flow(), self.is_cut());
+                    self.tell(Input::Changed { flow, is_cut });
                     continue;
                 }
             };

@@ -178,7 +178,9 @@ pub(super) fn lost_since(before: &Drops) -> Option<Vec<SocketDrops>> {
         .into_iter()
         .filter(|it| it.port == before.ports.multicast || before.ports.has(it.port))
         .filter_map(|it| {
-            let lost = it.drops.saturating_sub(*before.by_inode.get(&it.inode)?);
+            // liblsl opens sockets for each wave of a search.
+            let had_lost = before.by_inode.get(&it.inode).copied();
+            let lost = it.drops.saturating_sub(had_lost.unwrap_or(0));
             (lost > 0 || it.drops > MANY_DROPS).then_some((it, lost))
         })
         .collect();

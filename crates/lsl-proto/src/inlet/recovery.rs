@@ -80,7 +80,9 @@ pub enum Input {
     Probed(bool),
     /// The network changed, or this machine slept; perhaps the address of this end of the feed's connection is gone.
     Changed {
-        /// Whether it is gone.
+        /// What the feed says.
+        flow: Flow,
+        /// Whether that address is gone.
         is_cut: bool,
     },
     /// The present trust list: before what it may change, and in answer to [`Action::LookAtTrust`]; `None` if
@@ -344,9 +346,9 @@ impl Recovery {
                     self.reconnect();
                 }
             }
-            (Input::Changed { is_cut }, _) => {
+            (Input::Changed { flow, is_cut }, _) => {
                 if let Some(suspicion) = &mut self.suspicion
-                    && suspicion.check(is_cut, now)
+                    && suspicion.check(&flow, is_cut, now)
                 {
                     self.end_pauses(|_, is_security| !is_security);
                 }

@@ -203,12 +203,13 @@ impl Suspicion {
     /// Has the outlet asked soon, unless samples come or it is asked already, because the network changed: at once if
     /// that took the address of this end away (`is_cut`). Six times a minute at most.
     /// Returns false above that.
-    pub(super) fn check(&mut self, is_cut: bool, now: f64) -> bool {
+    pub(super) fn check(&mut self, flow: &Flow, is_cut: bool, now: f64) -> bool {
         if !self.checks.take(now) {
             return false;
         }
         if let Step::Calm | Step::Settled = self.step {
-            self.step = Step::Calm;
+            // What came before says nothing. Nobody has looked since it did, if the stream is irregular.
+            (self.step, self.samples) = (Step::Calm, flow.samples);
             let at = if is_cut {
                 now
             } else {
@@ -381,24 +382,24 @@ mod tests {
         suspicion.look(&irregular(1), 100.0, true);
         suspicion.look(&irregular(1), 101.0, true);
         assert_eq!(suspicion.next_look(), f64::INFINITY);
-        suspicion.check(false, 200.0);
+        suspicion.check(&irregular(2), false, 200.0);
         assert_eq!(suspicion.next_look(), 200.5);
-        assert_eq!(suspicion.look(&irregular(2), 200.5, true), (true, None));
-        assert_eq!(suspicion.look(&irregular(2), 300.0, true), (false, None));
+        assert_eq!(suspicion.look(&irregular(3), 200.5, true), (true, None));
+        assert_eq!(suspicion.look(&irregular(3), 300.0, true), (false, None));
         // A silence that was looked into, and a question a moment ago, do not matter.
         for (now, is_cut, at) in [(400.0, false, 400.5), (402.0, true, 402.0)] {
-            suspicion.check(is_cut, now);
+            suspicion.check(&irregular(9), is_cut, now);
             assert_eq!(suspicion.next_look(), at);
-            let asked = suspicion.look(&irregular(2), at, true);
+            let asked = suspicion.look(&irregular(9), at, true);
             assert_eq!(asked, (false, Some(Doubt::Ask)));
             suspicion.answered(true, at);
-            let probed = suspicion.look(&irregular(2), at, true);
+            let probed = suspicion.look(&irregular(9), at, true);
             assert_eq!(probed, (false, Some(Doubt::Probe)));
         }
         let asked = (0..600_u32).filter(|tenth| {
             let now = 500.0 + f64::from(*tenth) / 10.0;
-            suspicion.check(true, now);
-            let (_, doubt) = suspicion.look(&irregular(2), now, true);
+            suspicion.check(&irregular(9), true, now);
+            let (_, doubt) = suspicion.look(&irregular(9), now, true);
             suspicion.step = Step::Settled;
             doubt == Some(Doubt::Ask)
         });
