@@ -1,10 +1,13 @@
 //! Handshakes in memory between an inlet and an outlet that trust each other. Spec: LSS/1 §5.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use lsl_core::secure::audit::{Event, EventKind};
 use lsl_core::secure::handshake::{Claim, Initiator, PREAMBLE, Responder, Unconfirmed, WaitM3};
 use lsl_core::secure::{
-    Cause, Descriptor, Error, Local, OsRandom, Random, Result, SecretKey, Session, Suites,
+    Audit, Cause, Descriptor, Error, Local, OsRandom, Policy, Random, Result, Role, SecretKey,
+    Session, Suites,
 };
 
 /// An inlet, an outlet, and the stream between them.
@@ -96,6 +99,23 @@ impl Peers {
     /// As [`shake_hands`](Self::shake_hands).
     pub fn session(&self) -> Result<(Session, Session)> {
         self.shake_hands(&mut OsRandom, &mut OsRandom)
+    }
+
+    /// Records a handshake on behalf of both sides, one event each.
+    pub fn record(&self, audit: &Audit, session: &Session) {
+        for (role, peer) in [(Role::Inlet, &self.outlet), (Role::Outlet, &self.inlet)] {
+            audit.record_with(EventKind::HandshakeOk, |kind| {
+                Event::new(kind)
+                    .session(session.id)
+                    .peer_addr(SocketAddr::from((Ipv4Addr::LOCALHOST, 16572)))
+                    .peer(peer.key.public().fingerprint())
+                    .peer_name("amplifier")
+                    .role(role)
+                    .suite(session.suite)
+                    .policy(Policy::Required)
+                    .stream_uid(String::from_utf8_lossy(&self.stream.uid))
+            });
+        }
     }
 }
 

@@ -129,9 +129,41 @@ pub(crate) fn pe_exports(sh: &Shell, file: &Path) -> Result<BTreeSet<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
+/// Places at which debuggers and BPF programs can look at a program or library. Spec: audit §2.
+const PROBES: [&str; 5] = [
+    "crypto_auditing:data",
+    "crypto_auditing:new_context_with_data",
+    "lsl:pull",
+    "lsl:push",
+    "lsl:send",
+];
+
+/// Whatever is wrong with what `readelf -nW` lists of the probes in a file: each is there once, and has a semaphore.
+fn probe_problems(notes: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut provider = "";
+    for line in notes.lines().map(str::trim) {
+        if let Some((_, name)) = line.split_once("Provider: ") {
+            provider = name;
+        } else if let Some(name) = line.strip_prefix("Name: ") {
+            found.push(format!("{provider}:{name}"));
+        } else if line.starts_with("Location: ") {
+            let address = line.rsplit("Semaphore: 0x").next().unwrap_or_default();
+            if address.trim_start_matches('0').is_empty() {
+                found.push("one without semaphore".to_owned());
+            }
+        }
+    }
+    found.sort_unstable();
+    if found == PROBES {
+        return Vec::new();
+    }
+    vec![format!("its probes are {found:?}, not {PROBES:?}")]
+}
+
 /// Whatever is wrong with a program or library for Linux.
 fn elf_problems(sh: &Shell, file: &Path, machine: &str) -> Result<Vec<String>> {
-    let mut problems = Vec::new();
+    let mut problems = probe_problems(&listing(cmd!(sh, "readelf -nW {file}"))?);
 
     let header = listing(cmd!(sh, "readelf -hW {file}"))?;
     let made_for = header
@@ -222,6 +254,25 @@ fn version(text: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn probes_are_there_once_and_with_semaphores() {
+        let note = |(place, probe): (usize, &&str)| {
+            let (provider, name) = probe.split_once(':').unwrap();
+            format!(
+                "  stapsdt  0x41  NT_STAPSDT (SystemTap)\t    Provider: {provider}\n    Name: {name}\n    \
+                 Location: 0x1, Base: 0x2, Semaphore: 0x{place:016x}\n    Arguments: -8@%rax\n"
+            )
+        };
+        let good: String = (1..).zip(&PROBES).map(note).collect();
+        assert_eq!(probe_problems(&good), [""; 0]);
+        let bad: [String; 3] = [
+            (0..).zip(&PROBES).map(note).collect(),
+            (1..).zip(&PROBES[1..]).map(note).collect(),
+            good.repeat(2),
+        ];
+        assert!(bad.iter().all(|notes| probe_problems(notes).len() == 1));
+    }
 
     #[test]
     fn versions_are_numbers_not_texts() {

@@ -45,7 +45,7 @@ pub(crate) fn run(sh: &Shell, filter: Option<&str>, effort: &Effort, scope: Scop
         Ok(library) => variables.push(("LSL_HOSTS_LIBLSL", library)),
         Err(error) => gaps.push(format!("no liblsl: {error}")),
     }
-    let mut tools = vec!["cc", "c++", "cmake", "pkg-config"];
+    let mut tools = vec!["cc", "c++", "cmake", "pkg-config", "gdb"];
     if scope == Scope::All {
         tools.push("valgrind");
         variables.push(("LSL_HOSTS_VALGRIND", "1".into()));

@@ -155,7 +155,7 @@ impl Inlet {
         deadline: f64,
     ) -> Result<usize> {
         while !pull.is_full() {
-            let take = |feed: &mut Feed| take(feed, &mut pull);
+            let take = |feed: &mut Feed| take(&self.shared, feed, &mut pull);
             let error = match self.shared.pull(deadline, take).await {
                 None => break,
                 Some(Ok(Taken::NeedsClock)) => self.time_correction(OFFSET_LIMIT).await.err(),
@@ -198,7 +198,7 @@ impl Inlet {
     fn try_pull_all<T: PullElement>(&self, mut pull: Pull<'_, T>) -> Result<usize> {
         self.shared.start_data()?;
         loop {
-            match self.shared.try_pull(|feed| take(feed, &mut pull)) {
+            match (self.shared).try_pull(|feed| take(&self.shared, feed, &mut pull)) {
                 // After what was read before comes what is still in the socket.
                 Some(Ok(Taken::Samples)) if !pull.is_full() => {}
                 Some(Ok(Taken::NeedsClock)) => {
@@ -493,7 +493,7 @@ impl BlockingInlet<'_> {
     #[inline]
     fn pull_all<T: PullElement>(self, mut pull: Pull<'_, T>, deadline: f64) -> Result<usize> {
         while !pull.is_full() {
-            let take = |feed: &mut Feed| take(feed, &mut pull);
+            let take = |feed: &mut Feed| take(&self.inlet.shared, feed, &mut pull);
             let error = match self.inlet.shared.pull_blocking(deadline, take) {
                 None => break,
                 Some(Ok(Taken::NeedsClock)) => self.time_correction(OFFSET_LIMIT).err(),
@@ -664,9 +664,18 @@ impl InletBuilder {
 
 /// Takes what is there, if there is anything.
 #[inline]
-fn take<T: PullElement>(feed: &mut Feed, pull: &mut Pull<'_, T>) -> Option<Result<Taken>> {
+fn take<T: PullElement>(
+    shared: &InletShared,
+    feed: &mut Feed,
+    pull: &mut Pull<'_, T>,
+) -> Option<Result<Taken>> {
+    let before = pull.pulled();
     match feed.take(pull, local_clock) {
         Ok(Taken::Nothing) => None,
+        Ok(Taken::Samples) => {
+            shared.note_pull(feed, pull.pulled() - before);
+            Some(Ok(Taken::Samples))
+        }
         taken => Some(taken),
     }
 }

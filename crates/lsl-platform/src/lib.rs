@@ -9,7 +9,8 @@
 //!
 //! Unsafe code only in `fork`, for the one page that the kernel must clear, for hooks and for values that a
 //! child makes anew, in `locked`, for the pages of keys, in `directories` and `files`, for the databases of
-//! users and groups, in `cancel`, `usage`, `arrival`, `tap`, `exit` and `termination`; and where another system than Linux
+//! users and groups, in `cancel`, `usage`, `arrival`, `tap`, `exit` and `termination`, and in the
+//! macro of `probe`; and where another system than Linux
 //! gives its clock, its name or its privileges to nobody else, or what Unix has safe functions for.
 #![deny(unsafe_code)]
 
@@ -49,6 +50,7 @@ pub mod port_holders;
 pub mod power;
 #[cfg_attr(windows, path = "windows/privilege.rs")]
 pub mod privilege;
+pub mod probe;
 pub mod process;
 mod readiness;
 pub mod reentry;

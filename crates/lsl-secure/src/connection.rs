@@ -27,7 +27,8 @@ use std::sync::Arc;
 use self::handshake::Handshake;
 use crate::handshake::{HandshakeError, Trail};
 use crate::{
-    Cause, Descriptor, Error, Local, PublicKey, Random, Result, Session, SessionId, Suite, TimeKeys,
+    Cause, Descriptor, Error, Local, PublicKey, Random, Result, Role, Session, SessionId, Suite,
+    TimeKeys,
 };
 
 /// A connection and its state.
@@ -132,7 +133,7 @@ impl Connection {
         now: f64,
         random: &mut impl Random,
     ) -> Result<Self> {
-        Self::initiator_on(Arc::default(), local, request, now, random)
+        Self::initiator_on(Trail::untimed(Role::Inlet), local, request, now, random)
     }
 
     /// Works as [`initiator`](Self::initiator), and notes the steps of its handshake on `trail`.
@@ -156,7 +157,7 @@ impl Connection {
     /// Awaits a handshake as the outlet of `descriptor`, on a connection whose first 14 bytes were
     /// the preamble and have been read.
     pub fn responder(local: Arc<Local>, descriptor: Arc<Descriptor>, now: f64) -> Self {
-        Self::responder_on(Arc::default(), local, descriptor, now)
+        Self::responder_on(Trail::untimed(Role::Outlet), local, descriptor, now)
     }
 
     /// Works as [`responder`](Self::responder), and notes the steps of its handshake on `trail`.

@@ -30,8 +30,10 @@ use lsl_proto::transport::{Control, Tx};
 use lsl_proto::value::{append_raw, read_raw};
 use lsl_proto::wire::sample110::{Decoder110, Encoder110};
 
+use audit::Log;
 use sealing::Ends;
 
+mod audit;
 mod sealing;
 mod timing;
 
@@ -63,6 +65,9 @@ const CASES: &[Case] = &[
     ("secure/aes256gcm/seal-open", |times| {
         sealing::records(times, Suites::Both, Ends::SealAndOpen)
     }),
+    ("audit/none", |times| audit::handshakes(times, Log::None)),
+    ("audit/off", |times| audit::handshakes(times, Log::Off)),
+    ("audit/on", |times| audit::handshakes(times, Log::On)),
     ("query/parse", query_parse),
     ("query/cached", query_cached),
     ("query/match-fields", |times| {

@@ -2,15 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lsl_benches::handshake::Peers;
 use lsl_cli::failure::{Failure, Outcome};
-use lsl_core::secure::audit::{Event, EventKind, rotated};
-use lsl_core::secure::{Audit, Policy, Role, Session};
+use lsl_core::secure::audit::rotated;
+use lsl_core::secure::{Audit, Session};
 
 use super::Audited;
 use crate::scratch::Folder;
@@ -62,19 +61,7 @@ impl Log {
         if self.audited == Audited::None {
             return;
         }
-        for (role, peer) in [(Role::Inlet, &peers.outlet), (Role::Outlet, &peers.inlet)] {
-            self.audit.record_with(EventKind::HandshakeOk, |kind| {
-                Event::new(kind)
-                    .session(session.id)
-                    .peer_addr(SocketAddr::from((Ipv4Addr::LOCALHOST, 16572)))
-                    .peer(peer.key.public().fingerprint())
-                    .peer_name("amplifier")
-                    .role(role)
-                    .suite(session.suite)
-                    .policy(Policy::Required)
-                    .stream_uid(String::from_utf8_lossy(&peers.stream.uid))
-            });
-        }
+        peers.record(&self.audit, session);
         self.recorded.fetch_add(EVENTS, Ordering::Relaxed);
         if self.audited == Audited::OnSync {
             self.audit.flush(LONGEST_WRITE);

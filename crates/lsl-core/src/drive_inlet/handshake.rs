@@ -206,7 +206,11 @@ async fn secure_over(
             is_relay,
             ..Findings::default()
         },
-        trail: Arc::new(Trail::begin(local_clock(), clock.then_some(local_clock))),
+        trail: Arc::new(Trail::begin(
+            Role::Inlet,
+            local_clock(),
+            clock.then_some(local_clock),
+        )),
         accepted: None,
     };
     let failure = match judge.connect(stream, local, exchange).await {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use lsl_platform::probe;
 use lsl_platform::wait::Woken;
 use lsl_proto::inlet::{Feed, LeaderId};
 
@@ -144,6 +145,23 @@ impl InletShared {
             self.work.notify_one();
         }
         taken
+    }
+
+    /// Tells those who look by probes of samples that were just taken.
+    #[inline]
+    pub(crate) fn note_pull(&self, feed: &Feed, samples: usize) {
+        probe::pull(&move || {
+            let bytes = self.info.channel_format().value_size() * self.channels * samples;
+            let [samples, bytes] = [samples, bytes].map(|it| it as u64);
+            let received = feed.counts().samples - feed.ring.len() as u64;
+            let next = (feed.first_of_ring()).map_or(received, |position| position.next);
+            [
+                probe::word_of(self),
+                next.saturating_sub(samples),
+                samples,
+                bytes,
+            ]
+        });
     }
 
     /// Takes the lead for a thread that found nothing, if it can be had.

@@ -51,7 +51,7 @@ pub(crate) async fn serve(
     };
     let audit = identity.security.audit();
     let clock = audit.wants(EventKind::HandshakeOk);
-    let trail = Trail::begin(local_clock(), clock.then_some(local_clock));
+    let trail = Trail::begin(Role::Outlet, local_clock(), clock.then_some(local_clock));
     let trail = Arc::new(trail);
     let Some(pending) = PendingHandshake::arrive(&identity.security, peer.ip()) else {
         let event = (identity.event(EventKind::LimitsHit, peer)).cause(Cause::Busy);

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lsl_platform::probe;
 use lsl_proto::outlet::encoder::{Encoder, Variant};
 use lsl_proto::outlet::fanout::{ConsumerId, Fanout, Inline, Position};
 use lsl_proto::outlet::request::OutletOptions;
@@ -223,6 +224,10 @@ impl OutletShared {
     ) -> Result<Option<Waits>> {
         let mut waits = None;
         let (first, mut unsent) = self.numbers.take(samples as u64);
+        probe::push(&move || {
+            let bytes = self.identity.info.channel_format().value_size() * self.channels * samples;
+            [probe::word_of(self), first, samples as u64, bytes as u64]
+        });
         while unsent != 0 {
             let variant = Variant::ALL[unsent.trailing_zeros() as usize];
             unsent &= unsent - 1;
@@ -255,6 +260,16 @@ impl OutletShared {
             (pushthrough, Inline::Budget)
         };
         let mut fanout = self.fanout.lock();
+        let (piece, readers) = (&encoder.piece, &*fanout);
+        probe::send(&move || {
+            let sizes = [
+                piece.ends.len(),
+                piece.bytes.len(),
+                readers.consumers().count(),
+            ];
+            let [samples, bytes, readers] = sizes.map(|it| it as u64);
+            [probe::word_of(self), at.first, samples, bytes, readers]
+        });
         let published = fanout.publish(&mut encoder.piece, at, pushthrough, inline, now);
         let must_wait = self.options.synchronous && !fanout.is_flushed();
         drop(fanout);

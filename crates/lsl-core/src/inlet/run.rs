@@ -41,7 +41,11 @@ impl Inlet {
             .shared
             .pull(deadline, |feed| match feed.take_run(most, run) {
                 Ok(false) => None,
-                taken => Some(taken),
+                Ok(true) => {
+                    self.shared.note_pull(feed, run.stamps.len());
+                    Some(Ok(true))
+                }
+                Err(error) => Some(Err(error)),
             });
         pulled.await.unwrap_or(Ok(false))
     }

@@ -9,6 +9,7 @@ mod host;
 mod idioms;
 mod keys;
 mod package;
+mod probes;
 mod stack;
 mod stage;
 
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         .chain(idioms::tests())
         .chain(keys::tests())
         .chain(package::tests())
+        .chain(probes::tests())
         .chain(stack::tests());
     let mut reasons: Vec<String> = Vec::new();
     let mut trials = Vec::new();

@@ -21,33 +21,35 @@ pub(super) fn refused(
     let Ok(security) = shared.context.security() else {
         return;
     };
-    if !security.audit().wants(EventKind::StreamRefused) {
-        return;
-    }
-    let name = key.map_or_else(
-        || "programs without a key".to_owned(),
-        |key| {
-            let trust = security.trust();
-            trust
-                .find(key)
-                .map_or_else(|| key.fingerprint().to_string(), |peer| peer.name.clone())
-        },
-    );
-    let stream = shared.look(|state| state.book.info(uid).map(|info| info.name().into_owned()));
-    let stream = stream.unwrap_or_default();
-    let detail = if is_ended {
-        format!("stream \"{stream}\": ended, no rule lets {name} read it any more")
-    } else {
-        format!("stream \"{stream}\": refused, no rule lets {name} read it")
-    };
-    let mut event = Event::new(EventKind::StreamRefused)
-        .peer_addr(address)
-        .stream_uid(uid)
-        .detail(detail);
-    if let Some(key) = key {
-        event = event.peer(key.fingerprint()).peer_name(name);
-    }
-    security.audit().record(event);
+    security
+        .audit()
+        .record_with(EventKind::StreamRefused, |kind| {
+            let name = key.map_or_else(
+                || "programs without a key".to_owned(),
+                |key| {
+                    let trust = security.trust();
+                    trust
+                        .find(key)
+                        .map_or_else(|| key.fingerprint().to_string(), |peer| peer.name.clone())
+                },
+            );
+            let stream =
+                shared.look(|state| state.book.info(uid).map(|info| info.name().into_owned()));
+            let stream = stream.unwrap_or_default();
+            let detail = if is_ended {
+                format!("stream \"{stream}\": ended, no rule lets {name} read it any more")
+            } else {
+                format!("stream \"{stream}\": refused, no rule lets {name} read it")
+            };
+            let event = Event::new(kind)
+                .peer_addr(address)
+                .stream_uid(uid)
+                .detail(detail);
+            match key {
+                Some(key) => event.peer(key.fingerprint()).peer_name(name),
+                None => event,
+            }
+        });
 }
 
 /// Records that a peer asks for more than it may have.

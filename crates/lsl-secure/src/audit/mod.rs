@@ -10,17 +10,20 @@
 //! not wake a thread for each. Waiting lines are written by [`Audit::flush`], when the log is dropped,
 //! and when the process exits.
 
+pub mod context;
 mod ending;
 mod event;
 mod file;
 mod limit;
 mod line;
 mod opened;
+pub(crate) mod probes;
 mod queue;
 mod span;
 mod text;
 mod verify;
 
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,14 +128,28 @@ impl Audit {
     }
 
     /// Records the event of this kind that `make` returns, as [`record`](Self::record). It is not even made
-    /// if there is no file and nobody listens.
+    /// if there is no file and nobody listens, or looks by probes.
     pub fn record_with(&self, kind: EventKind, make: impl FnOnce(EventKind) -> Event) {
-        if self.wants(kind) {
-            self.record_at(make(kind), local_clock(), utc_now());
+        let make = Cell::new(Some(make));
+        let event = OnceCell::new();
+        let made = || {
+            event.get_or_init(|| {
+                let make = make.take();
+                make.map_or_else(|| Event::new(kind), |make| make(kind))
+            })
+        };
+        probes::record(self, kind, &made);
+        if !self.wants(kind) {
+            return;
+        }
+        made();
+        if let Some(event) = event.into_inner() {
+            self.record_at(event, local_clock(), utc_now());
         }
     }
 
-    /// Returns whether there is a file, or somebody listens to events of this kind.
+    /// Returns whether there is a file, or somebody listens to events of this kind. Who looks by probes has
+    /// times of his own.
     pub fn wants(&self, kind: EventKind) -> bool {
         self.place.is_some() || is_heard(kind)
     }

@@ -16,6 +16,11 @@ impl Span {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Returns its number among those of this process, from 1 on.
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+
     /// Returns the name in lines: a keyed hash, whose key nobody learns and no forked child shares.
     pub(super) fn name(self) -> Option<[u8; 16]> {
         let key = KEY.get_or_try_init(|| {
@@ -30,7 +35,7 @@ impl Span {
     }
 }
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
+static NEXT: AtomicU64 = AtomicU64::new(1);
 static KEY: PerProcess<[u8; 32]> = PerProcess::new();
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Initiator {
     /// # Errors
     /// If the random generator fails.
     pub fn start(local: Arc<Local>, random: &mut impl Random) -> Result<(Self, Vec<u8>)> {
-        Self::start_on(Arc::default(), local, random)
+        Self::start_on(Trail::untimed(Role::Inlet), local, random)
     }
 
     /// Works as [`start`](Self::start), and notes its steps on `trail`.

@@ -23,7 +23,7 @@ pub struct Responder {
 impl Responder {
     /// A connection whose first 14 bytes were the preamble.
     pub fn new(local: Arc<Local>) -> Self {
-        Self::on(Arc::default(), local)
+        Self::on(Trail::untimed(Role::Outlet), local)
     }
 
     /// Works as [`new`](Self::new), and notes its steps on `trail`.

@@ -1,8 +1,10 @@
 //! How long the costly steps of a handshake take, for auditors. Spec: audit §1.1, §1.3.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::audit::Span;
+use crate::Role;
+use crate::audit::{Span, probes};
 
 /// Tree, begin and steps of one connection's handshake. Its caller keeps it, whatever becomes of the handshake:
 /// a failure ends with the step that failed.
@@ -10,6 +12,9 @@ use crate::audit::Span;
 pub struct Trail {
     pub(crate) span: Span,
     pub(crate) begun: f64,
+    role: Role,
+    /// Whether those who look by probes were told that it is there.
+    is_open: AtomicBool,
     /// Without one, nothing is measured.
     clock: Option<fn() -> f64>,
     steps: Mutex<Vec<TimedStep>>,
@@ -50,15 +55,22 @@ pub struct TimedStep {
 }
 
 impl Trail {
-    /// Begins the trail of a connection at the time `begun`. `clock` is read around each step, and should be
-    /// `None` where nobody wants to know.
-    pub fn begin(begun: f64, clock: Option<fn() -> f64>) -> Self {
+    /// Begins the trail of this side of a connection at the time `begun`. `clock` is read around each step, and
+    /// should be `None` where nobody wants to know.
+    pub fn begin(role: Role, begun: f64, clock: Option<fn() -> f64>) -> Self {
         Self {
             span: Span::begin(),
             begun,
+            role,
+            is_open: AtomicBool::new(false),
             clock,
             steps: Mutex::default(),
         }
+    }
+
+    /// Begins a trail without times.
+    pub(crate) fn untimed(role: Role) -> Arc<Self> {
+        Arc::new(Self::begin(role, 0.0, None))
     }
 
     /// Returns the tree of the connection's events.
@@ -72,8 +84,17 @@ impl Trail {
         steps.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Tells those who look by probes that the handshake began, once.
+    pub(crate) fn open(&self) {
+        if !self.is_open.swap(true, Ordering::Relaxed) {
+            probes::begin_handshake(self.span, self.role);
+        }
+    }
+
     /// Does a step, and notes its time, whatever comes of it.
     pub(super) fn time<R>(&self, step: Step, work: impl FnOnce() -> R) -> R {
+        self.open();
+        probes::begin_step(self.span, self.role, step);
         let Some(clock) = self.clock else {
             return work();
         };
@@ -85,13 +106,6 @@ impl Trail {
             steps.push(timed);
         }
         done
-    }
-}
-
-impl Default for Trail {
-    /// A trail of which nobody wants to know.
-    fn default() -> Self {
-        Self::begin(0.0, None)
     }
 }
 

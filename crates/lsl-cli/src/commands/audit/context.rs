@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use lsl_core::secure::audit::context::{Constant, Named, SESSION, context_name, contexts_of};
 use lsl_platform::calendar::{DAY_SECS, Date};
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,9 +34,6 @@ pub(super) enum Data {
     Text(Cow<'static, str>),
     Bytes(Vec<u8>),
 }
-
-/// Names and keys that are the same each time.
-type Keys = &'static [(&'static str, Data)];
 
 /// What says which tree a line belongs to; cheaper to read than all its fields.
 #[derive(Debug, Default, Deserialize)]
@@ -123,32 +121,6 @@ fn named(name: &str) -> Id {
     from_hex(name).unwrap_or_else(|| hash(&[name.as_bytes()]))
 }
 
-/// Returns the name of an event's context, and how the operation ended, if the event says.
-pub(super) fn context_name(event: &str) -> (String, Option<&'static str>) {
-    let (name, outcome) = match event {
-        "handshake_ok" => ("handshake", Some("ok")),
-        "handshake_failed" => ("handshake", Some("failed")),
-        "policy_refused" => ("handshake", Some("refused")),
-        "key_update" => ("rekey", None),
-        "peer_alert" | "record_auth_failed" => ("alert", None),
-        "time_step" | "time_rtt_rise" | "time_uncertain" => ("time", None),
-        "revoked" => ("revoke", None),
-        "session_closed" => ("close", None),
-        "limits_hit" | "plaintext_refused" | "stream_refused" | "engine_denied" => ("refuse", None),
-        "downgrade_refused" => ("downgrade", None),
-        "plaintext_accepted" => ("plaintext", None),
-        "link_up" | "link_down" => ("link", None),
-        "trust_reloaded" | "trust_reload_failed" | "trust_changed" => ("trust", None),
-        "key_made" => ("key", None),
-        "log_opened" => ("log", None),
-        "file_failed" => ("file", Some("failed")),
-        "file_locked" | "file_unlocked" | "file_rotated" | "file_verified" => ("file", Some("ok")),
-        "recording_begun" | "recording_ended" => ("recording", None),
-        other => (other, None),
-    };
-    (format!("lsl::{name}"), outcome)
-}
-
 /// Returns the context of a connection, as far as `lines` tell of it.
 pub(super) fn session<'a>(lines: impl Iterator<Item = &'a Fields> + Clone) -> Option<Context> {
     let place = Place::of_fields(lines.clone().next()?);
@@ -160,7 +132,7 @@ pub(super) fn session<'a>(lines: impl Iterator<Item = &'a Fields> + Clone) -> Op
     }
     Some(Context {
         id: place.tree(),
-        name: "lsl::session".into(),
+        name: SESSION.into(),
         start: lines.clone().map(|line| times(line).0).min()?,
         end: lines.map(|line| times(line).1).max()?,
         data,
@@ -172,6 +144,7 @@ pub(super) fn session<'a>(lines: impl Iterator<Item = &'a Fields> + Clone) -> Op
 pub(super) fn line(fields: &Fields) -> Context {
     let (start, end) = times(fields);
     let (name, outcome) = context_name(&text(fields, "event"));
+    let name = name.into_owned();
     let mut data = Vec::new();
     if let Some(outcome) = outcome {
         data.push(("lsl::outcome".into(), Data::Text(outcome.into())));
@@ -260,84 +233,47 @@ fn steps(fields: &Fields, begin: i64) -> Vec<Context> {
     for step in steps.into_iter().flatten() {
         let number = |at: usize| step.get(at).and_then(Value::as_i64).unwrap_or_default();
         let name = step.get(0).and_then(Value::as_str).unwrap_or_default();
-        let (group, keys, leaf) = shape(name, is_outlet, opens);
         let start = begin.saturating_add(micros(number(1)));
         let end = start.saturating_add(micros(number(2)));
-        let context = |name: &str, keys: Keys| Context {
+        let context = |(name, keys): Named| Context {
             id: Id::default(),
             name: name.to_owned(),
             start,
             end,
-            data: keys.iter().map(|(k, v)| ((*k).into(), v.clone())).collect(),
+            data: keys
+                .iter()
+                .map(|(k, v)| ((*k).into(), (*v).into()))
+                .collect(),
             steps: Vec::new(),
         };
-        let place = match groups.iter().position(|it| it.name == group) {
+        let (mut group, leaf) = contexts_of(name, is_outlet).map_or_else(
+            || (context(("", &[])), None),
+            |(group, leaf)| (context(group), leaf.map(context)),
+        );
+        if group.name.is_empty() {
+            group.name = match name {
+                "payload" if opens => "lsl::open".to_owned(),
+                "payload" => "lsl::seal".to_owned(),
+                other => format!("lsl::{other}"),
+            };
+        }
+        let place = match groups.iter().position(|it| it.name == group.name) {
             Some(place) if leaf.is_some() => place,
             _ => {
-                let mut made = context(&group, keys);
                 for (step, key) in [("schedule", "suite"), ("payload", "cipher")] {
                     let value = fields.get(key).filter(|_| name == step);
-                    made.data.extend(value.and_then(|it| entry(key, it)));
+                    group.data.extend(value.and_then(|it| entry(key, it)));
                 }
-                groups.push(made);
+                groups.push(group);
                 groups.len() - 1
             }
         };
-        if let (Some(group), Some((name, keys))) = (groups.get_mut(place), leaf) {
+        if let (Some(group), Some(leaf)) = (groups.get_mut(place), leaf) {
             group.end = group.end.max(end);
-            group.steps.push(context(name, keys));
+            group.steps.push(leaf);
         }
     }
     groups
-}
-
-/// Name and keys of the context that a step belongs to, and of its own, if there are two.
-fn shape(
-    step: &str,
-    is_outlet: bool,
-    opens: bool,
-) -> (Cow<'_, str>, Keys, Option<(&'static str, Keys)>) {
-    let mut keys = ["lsl::inlet_key", "lsl::outlet_key"];
-    if is_outlet {
-        keys.reverse();
-    }
-    let [own, theirs] = keys;
-    let exchange = "lsl::key_exchange";
-    let (group, keys, leaf) = match step {
-        "generate" => (exchange, GROUP, Some(("pk::generate", X25519))),
-        "derive" => (exchange, GROUP, Some(("pk::derive", ECDH))),
-        "sign" => (own, ED25519, Some(("pk::sign", EDDSA))),
-        "verify" => (theirs, ED25519, Some(("pk::verify", EDDSA))),
-        "schedule" => ("lsl::key_schedule", HKDF, None),
-        "payload" if opens => ("lsl::open", NONE, None),
-        "payload" => ("lsl::seal", NONE, None),
-        other => return (format!("lsl::{other}").into(), &[], None),
-    };
-    (group.into(), keys, leaf)
-}
-
-const NONE: Keys = &[];
-const GROUP: Keys = &[("lsl::group", word("x25519"))];
-const ED25519: Keys = &[("lsl::key_algorithm", word("ed25519"))];
-const HKDF: Keys = &[("lsl::kdf", word("hkdf-sha256"))];
-const X25519: Keys = &[
-    ("pk::algorithm", word("x25519")),
-    ("pk::bits", Data::Word(256)),
-];
-const ECDH: Keys = &[
-    ("pk::algorithm", word("ecdh")),
-    ("pk::curve", word("x25519")),
-    ("pk::bits", Data::Word(256)),
-    ("pk::static", Data::Word(0)),
-];
-const EDDSA: Keys = &[
-    ("pk::algorithm", word("eddsa")),
-    ("pk::curve", word("ed25519")),
-    ("pk::bits", Data::Word(256)),
-];
-
-const fn word(text: &'static str) -> Data {
-    Data::Text(Cow::Borrowed(text))
 }
 
 impl Context {
@@ -365,6 +301,15 @@ impl Context {
         take(self, parent);
         for step in &self.steps {
             step.each(Some(self), take);
+        }
+    }
+}
+
+impl From<Constant> for Data {
+    fn from(constant: Constant) -> Self {
+        match constant {
+            Constant::Word(number) => Self::Word(number.into()),
+            Constant::Text(text) => Self::Text(text.into()),
         }
     }
 }

@@ -4,9 +4,10 @@
 use std::io::{self, Write};
 use std::rc::Rc;
 
+use lsl_core::secure::audit::context::context_name;
 use serde_json::{Map, Value, json};
 
-use super::context::{Context, Data, Place, context_name, hex, line as context_of, session, text};
+use super::context::{Context, Data, Place, hex, line as context_of, session, text};
 use super::filter::Fields;
 use super::program::Program;
 use super::pseudonyms::Pseudonyms;
@@ -204,7 +205,7 @@ fn to_json(context: &Context, program: &Program) -> Value {
 fn words(line: &Fields) -> String {
     let event = text(line, "event");
     let (name, outcome) = context_name(&event);
-    let mut words = vec![name, outcome.map_or(event, str::to_owned)];
+    let mut words = vec![name.into_owned(), outcome.map_or(event, str::to_owned)];
     words.extend(["exe", "suite", "policy", "cause", "detail"].map(|key| text(line, key)));
     for (key, unit) in [
         ("bytes", "bytes"),

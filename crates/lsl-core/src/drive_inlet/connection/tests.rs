@@ -10,6 +10,7 @@ use lsl_proto::outlet::{Pushthrough, Stamps};
 use lsl_secure::audit::Span;
 use lsl_secure::config::Settings;
 use lsl_secure::connection::Question;
+use lsl_secure::handshake::Trail;
 use lsl_secure::trust::TrustList;
 use lsl_secure::{Local, OsRandom, Policy, Role, SecretKey, Security, SessionEntry, Suites};
 use tokio::net::{TcpListener, TcpStream};
@@ -92,7 +93,7 @@ async fn pair() -> (Connection, ByteStream, Handshake) {
         peers: Arc::default(),
         ending,
         peer: address,
-        trail: Arc::default(),
+        trail: Arc::new(Trail::begin(Role::Inlet, 0.0, None)),
     };
     connection.begin_session(info, descriptor(), registration);
     let (stream, outlet) = outlet.await.unwrap();

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::Role;
 use crate::handshake::{Step, TimedStep, Trail};
 
 /// A clock that goes on by 10 µs with each look.
@@ -11,8 +12,8 @@ fn ticking() -> f64 {
     f64::from(TICKS.fetch_add(1, Ordering::Relaxed)) * 1e-5
 }
 
-fn trail() -> Arc<Trail> {
-    Arc::new(Trail::begin(0.0, Some(ticking)))
+fn trail(role: Role) -> Arc<Trail> {
+    Arc::new(Trail::begin(role, 0.0, Some(ticking)))
 }
 
 fn names(trail: &Trail) -> Vec<&'static str> {
@@ -28,7 +29,7 @@ fn names(trail: &Trail) -> Vec<&'static str> {
 fn steps(change: impl Fn(usize, &mut Vec<u8>)) -> ([Vec<&'static str>; 2], bool) {
     let run = &Run::named("chacha-only");
     let random = |key| Fixed::new(run.secret(key));
-    let trails = [trail(), trail()];
+    let trails = [trail(Role::Inlet), trail(Role::Outlet)];
     let [inlet, outlet] = trails.each_ref().map(Arc::clone);
     let is_whole = || {
         let started = Initiator::start_on(inlet, run.inlet(), &mut random("e_i"));
@@ -88,7 +89,7 @@ fn a_trail_ends_with_the_last_step_or_the_one_that_failed() {
         assert!(!is_whole, "message {message}");
     }
 
-    let mute = Trail::default();
+    let mute = Trail::untimed(Role::Inlet);
     mute.time(Step::Sign, || ());
     assert_eq!(mute.steps(), []);
 }
