@@ -31,6 +31,7 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("lsl-ffi", "--lib", "4"),
     ("lsl-record", "--lib", "4"),
     ("lsl-record", "--test=it", "4"),
+    ("lsl-doctor", "--lib", "4"),
 ];
 
 /// Test binaries of the campaign alone.

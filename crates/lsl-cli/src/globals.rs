@@ -11,13 +11,15 @@ use lsl_core::config::{
 use lsl_core::secure::config::{Found, search};
 use lsl_proto::config::{EncryptionRequest, encryption_request_in_home};
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::time::uptime;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::{Failure, Outcome};
 use crate::files::place;
-use crate::ui::notice::{LogLine, note};
+use crate::ui::notice::{KeptLog, LogLine, note};
 
 /// Options that all commands of `lsl` and `lsl-bench` share.
 #[derive(Debug, Clone, Default, Args)]
@@ -48,6 +50,15 @@ impl Globals {
     /// Starts the log. Call it once. Unless the user asks for more, security events are left out for
     /// commands that report them in their own words.
     pub fn start_log(&self, events: Events) {
+        self.start(events, false);
+    }
+
+    /// Starts the log, and keeps it from debug on for a report: that of our crates, without security events.
+    pub fn start_log_for_report(&self, events: Events) {
+        self.start(events, true);
+    }
+
+    fn start(&self, events: Events, is_kept: bool) {
         let level = match self.verbose {
             0 => LevelFilter::WARN,
             1 => LevelFilter::INFO,
@@ -56,15 +67,21 @@ impl Globals {
         };
         let mut targets = Targets::new().with_default(level);
         if self.verbose == 0 && events == Events::Told {
-            targets = EVENT_TARGETS.iter().fold(targets, |targets, name| {
-                targets.with_target(*name, LevelFilter::OFF)
-            });
+            targets = without_events(targets);
         }
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(|| LogLine)
             .with_ansi(false)
-            .without_time();
-        let subscriber = tracing_subscriber::registry().with(lines).with(targets);
+            .without_time()
+            .with_filter(targets);
+        let kept = is_kept.then(|| {
+            let lines = tracing_subscriber::fmt::layer().with_writer(|| KeptLog);
+            let lines = lines.with_ansi(false).with_timer(uptime());
+            lines.with_filter(without_events(
+                Targets::new().with_target("lsl", LevelFilter::DEBUG),
+            ))
+        });
+        let subscriber = tracing_subscriber::registry().with(lines).with(kept);
         // Fails only if there is a subscriber already, and then there is one.
         let _ = subscriber.try_init();
     }
@@ -216,6 +233,12 @@ pub enum Events {
     Told,
     /// Logged like all other events.
     Logged,
+}
+
+fn without_events(targets: Targets) -> Targets {
+    EVENT_TARGETS.iter().fold(targets, |targets, name| {
+        targets.with_target(*name, LevelFilter::OFF)
+    })
 }
 
 /// Log targets of security events that a command reports in its own words.

@@ -139,7 +139,13 @@ nothing but JSON.";
 /// for wrong usage.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = Cli::parse_from(arguments);
-    cli.globals.start_log(cli.command.events());
+    let events = cli.command.events();
+    match &cli.command {
+        Command::Doctor(doctor) if doctor.writes_report() => {
+            cli.globals.start_log_for_report(events);
+        }
+        _ => cli.globals.start_log(events),
+    }
     end(cli.run())
 }
 

@@ -169,6 +169,18 @@ def behind_its_host(network):
     network.cures("nat", AMP)
 
 
+def published(network):
+    """17: the streams are in a container, whose host lets LSL's ports in to it."""
+    network.router(
+        "host", "10.50.0.9", "172.17.0.1",
+        nat='chain publish { type nat hook prerouting priority dstnat; '
+        'iifname "e0" meta l4proto { tcp, udp } th dport 16572-16603 dnat to 172.17.0.2; };',
+    )  # fmt: skip
+    inner = network.into_its_home(network.machine("inner", "172.17.0.2", gateway="172.17.0.1"))
+    network.streams(inner)
+    network.cures("net.multicast", "10.50.0.9")
+
+
 def switched_off(network):
     """20: amp is off, and others are there."""
     network.host("third", "10.50.0.3")
@@ -231,6 +243,7 @@ LABS = {
     "13-no-clock": no_clock_from_there,
     "16-two-networks": two_networks,
     "17-behind-its-host": behind_its_host,
+    "17-published": published,
     "20-off": switched_off,
     "20-idle": idle,
     "24-loses": loses,

@@ -121,6 +121,7 @@ def relay(network):
     network.diagnosed(network.rec, "relay.trust")
     network.trust(network.amp, network.rec)
     network.streams(names=["Ours"])
+    until("the relay's knowledge", lambda: network.amp.knows() == ["Ours"])
     report = network.doctor(network.rec, status=0)
     expect([each["streams"] for each in report["observations"]["relays"]] == [1], report["observations"]["relays"])
 

@@ -5,7 +5,7 @@ mod file;
 mod pair;
 mod serve;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::thread;
@@ -100,6 +100,11 @@ Exit status: 0 nothing is wrong; 1 a fault (with --strict also a risk); 2 wrong 
 what was named, or any stream of another machine, is not there.";
 
 impl Doctor {
+    /// Returns whether `--report` is given.
+    pub(crate) fn writes_report(&self) -> bool {
+        self.file.is_wanted()
+    }
+
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         if let Some(DoctorCommand::Serve(serve)) = &self.action {
             return serve.run(globals);
@@ -144,9 +149,13 @@ impl Doctor {
         }
         line.finish_and_clear();
         seen.observations.other.clone_from(&self.code);
-        let report = pair::report(seen, self.knock(&end, &words.asked), start);
-        if self.code.is_none() && one(&words.asked).is_some() && !report.unexplained.is_empty() {
+        let tag = self.knock(&end, &words.asked);
+        let mut report = pair::report(seen, tag, start);
+        if self.code.is_none() && one(&words.asked).is_some() && is_open(&report) {
             note(CODE_HINT);
+            if !self.json && io::stdin().is_terminal() && io::stderr().is_terminal() {
+                report = with_code(report, tag, &serve::lines(), &stop);
+            }
         }
         self.file.write(&report, &loaded, &context)?;
         self.show(&report)
@@ -258,6 +267,27 @@ impl Doctor {
     }
 }
 
+/// Whether the other machine may know better.
+fn is_open(report: &Report) -> bool {
+    !report.unexplained.is_empty() || report.findings.iter().any(|it| !it.certain)
+}
+
+/// Concludes again with the code of the other machine, once a right one is typed; an empty line is none.
+fn with_code(report: Report, tag: u8, typed: &mpsc::Receiver<String>, stop: &Stop) -> Report {
+    note("Code, or Enter for none:");
+    while !stop.requested() {
+        match typed.recv_timeout(NAP) {
+            Ok(line) if !line.trim().is_empty() => match code::decode(&line) {
+                Ok(other) => return pair::again(report, other, tag),
+                Err(error) => note(format!("{error}. Code, or Enter for none:")),
+            },
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            _ => break,
+        }
+    }
+    report
+}
+
 /// What was named on the command line.
 struct Words {
     asked: Asked,
@@ -346,13 +376,16 @@ const FOUND: u8 = 1;
 const ABSENT: u8 = 3;
 /// What `--time` says unless told otherwise; it takes less.
 const USUAL_SECS: f64 = 10.0;
-const CODE_HINT: &str = "Run `lsl doctor serve` there, then this again. If they do not find each other, press Enter there, and add \
-here: --code CODE";
+const CODE_HINT: &str = "Run `lsl doctor serve` there, then this again. If they do not find each other, press Enter there, and type \
+here what it prints, or add it: --code CODE";
+const NAP: Duration = Duration::from_millis(100);
 const LOOK_UP: Duration = Duration::from_secs(2);
 const MOST_ADDRESSES: usize = 4;
 
 #[cfg(test)]
 mod tests {
+    use lsl_doctor::observe::Observations;
+
     use super::*;
 
     #[test]
@@ -380,6 +413,30 @@ mod tests {
             "EEG/1",
         ] {
             assert!(!is_host(stream), "{stream}");
+        }
+    }
+
+    #[test]
+    fn a_code_is_asked_for_until_it_is_one() {
+        let typed = |lines: &[&str]| {
+            let (sender, receiver) = mpsc::channel();
+            for line in lines {
+                sender.send((*line).to_owned()).unwrap();
+            }
+            drop(sender);
+            let seen = pair::Seen {
+                observations: Observations::default(),
+                checks: Vec::new(),
+                talked: None,
+            };
+            let report = pair::report(seen, 0, local_clock());
+            let report = with_code(report, 0, &receiver, &Stop::default());
+            report.observations.other
+        };
+        let right = code::encode(&OtherSide::default());
+        assert_eq!(typed(&["4000", &right]), Some(OtherSide::default()));
+        for none in [&[][..], &["", &right], &["4000"]] {
+            assert_eq!(typed(none), None, "{none:?}");
         }
     }
 

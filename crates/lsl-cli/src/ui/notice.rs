@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use lsl_platform::terminal::printable;
 
@@ -30,3 +31,49 @@ impl Write for LogLine {
         io::stderr().lock().flush()
     }
 }
+
+/// Keeps the log for a report: of one that is too long, the beginning.
+#[derive(Debug)]
+pub struct KeptLog;
+
+impl KeptLog {
+    /// Returns the lines until now.
+    pub fn lines() -> Vec<String> {
+        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = kept.lines.clone();
+        if kept.lost > 0 {
+            lines.push(format!("and {} more", kept.lost));
+        }
+        lines
+    }
+}
+
+impl Write for KeptLog {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.lines.len() < MOST_LINES {
+            let line = event.strip_suffix(b"\n").unwrap_or(event);
+            kept.lines.push(printable(line, LONGEST));
+        } else {
+            kept.lost += 1;
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Kept {
+    lines: Vec<String>,
+    lost: usize,
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept {
+    lines: Vec::new(),
+    lost: 0,
+});
+
+const MOST_LINES: usize = 10_000;
+const LONGEST: usize = 1000;

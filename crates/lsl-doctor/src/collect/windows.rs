@@ -44,3 +44,25 @@ impl Machine for Registry {
         std::env::var(name).ok()
     }
 }
+
+#[cfg(all(test, windows))]
+mod tests {
+    use super::*;
+    use crate::observe::{Observations, Os};
+    use crate::table::diagnose;
+
+    #[test]
+    fn a_machine_where_nothing_is_blocked_has_no_finding() {
+        let read = firewall(PortsInUse::default());
+        let seen = Observations {
+            os: Os::Windows,
+            firewall: Some(read),
+            ..Observations::default()
+        };
+        let diagnosis = diagnose(&seen);
+        assert_eq!(
+            (diagnosis.findings, diagnosis.notes),
+            (Vec::new(), Vec::new())
+        );
+    }
+}

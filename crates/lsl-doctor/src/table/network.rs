@@ -1,6 +1,7 @@
 //! Causes in the network, and in streams. Spec: doctor §3.2
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use super::configuration::count;
 use super::{Cause, filters, streams};
@@ -199,7 +200,18 @@ pub(super) fn no_multicast(seen: &Observations) -> Option<Cause> {
     if asked(false).all(|it| it.sent == 0) || asked(false).any(|it| it.answers > 0) {
         return None;
     }
-    let hosts: Vec<&crate::observe::Way> = asked(true).filter(|it| it.answers > 0).collect();
+    let ways = asked(true).filter(|it| it.answers > 0).map(|it| it.to);
+    let mut hosts: Vec<IpAddr> = ways.collect();
+    // A container of which LSL's range alone is published: a filter of the other port looks so, too.
+    let is_guess = hosts.is_empty();
+    if is_guess {
+        let peers = seen.peers.iter().flatten();
+        hosts.extend(
+            peers
+                .filter(|it| it.answers_udp())
+                .filter_map(|it| it.address),
+        );
+    }
     let first = hosts.first()?;
     let streams = answered(seen)
         .filter(|it| it.session == seen.asked.session || it.session == super::pair::TEST_SESSION)
@@ -208,11 +220,12 @@ pub(super) fn no_multicast(seen: &Observations) -> Option<Cause> {
     if streams == 0 {
         return None;
     }
-    let mut addresses: Vec<String> = hosts.iter().map(|it| it.to.to_string()).collect();
+    let mut addresses: Vec<String> = hosts.iter().map(ToString::to_string).collect();
     addresses.dedup();
     let groups: u32 = asked(false).map(|it| it.sent).sum();
     Some(Cause {
-        subject: first.to.to_string(),
+        is_guess,
+        subject: first.to_string(),
         text: "The network between does not carry groups and broadcasts: streams are found only \
                where their host is asked directly."
             .into(),

@@ -107,11 +107,11 @@ mod tests {
         let all = port_holders().unwrap();
         let mut taken = 0;
         for address in tcp.chain(udp) {
-            let own = PortHolder {
-                port: address.unwrap().port(),
-                pid: std::process::id(),
-            };
-            assert!(all.contains(&own), "{own:?} in {all:?}");
+            let port = address.unwrap().port();
+            // Wine may not know whose it is.
+            let is_own =
+                |it: &PortHolder| it.port == port && [0, std::process::id()].contains(&it.pid);
+            assert!(all.iter().any(is_own), "{port} in {all:?}");
             taken += 1;
         }
         assert!(taken >= 2);

@@ -13,11 +13,11 @@ use lsl_doctor::report::Report;
 use lsl_doctor::table::{Finding, diagnose};
 
 use crate::failure::{Failure, Outcome};
-use crate::ui::notice::note;
+use crate::ui::notice::{KeptLog, note};
 
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// Write all that was seen into a new file, to send it: configuration, system, sockets, no keys and no samples;
+    /// Write all that was seen into a new file, to send it: configuration, system, sockets, log; no keys and no samples;
     /// names become host-1, stream-2 (those of up to three digits stay within sentences), and what the other end of a
     /// pair says becomes a word
     #[arg(long, value_name = "FILE")]
@@ -37,6 +37,10 @@ pub(super) struct ReportArgs {
 }
 
 impl ReportArgs {
+    pub(super) fn is_wanted(&self) -> bool {
+        self.report.is_some()
+    }
+
     /// Writes the report, if one is wanted.
     pub(super) fn write(&self, report: &Report, loaded: &Loaded, context: &Context) -> Outcome {
         let Some(path) = &self.report else {
@@ -61,6 +65,7 @@ impl ReportArgs {
         }
         if let Some(members) = all.as_object_mut() {
             members.insert("surroundings".into(), surroundings);
+            members.insert("log".into(), KeptLog::lines().into());
         }
         if !self.names {
             surroundings::names(&report.observations, loaded).redact(&mut all);

@@ -166,6 +166,21 @@ pub(super) fn report(seen: Seen, tag: u8, start: f64) -> Report {
     report
 }
 
+/// Makes the report again, with what the other machine tells by its code.
+pub(super) fn again(report: Report, other: OtherSide, tag: u8) -> Report {
+    let took_ms = report.took_ms;
+    let mut seen = Seen {
+        observations: report.observations,
+        checks: report.checks,
+        talked: None,
+    };
+    seen.observations.other = Some(other);
+    Report {
+        took_ms,
+        ..self::report(seen, tag, local_clock())
+    }
+}
+
 /// What the other machine heard of this one, as its code says.
 fn of_code(seen: &Observations, tag: u8) -> Option<String> {
     let (other, host) = (seen.other.as_ref()?, &seen.asked.hosts.first()?.text);
