@@ -1,5 +1,8 @@
 """Machines that are found by half or not at all: filters at the other end, tunnels, networks that lose packets."""
 
+import os
+from pathlib import Path
+
 from broken import FILTER, tunnel
 from network import STREAMS, expect, now, ports_of, run, until
 
@@ -43,21 +46,56 @@ def no_udp_from_there(network):
 
 
 def one_program(network):
-    """6: a rule at amp is about one of its programs; to the network that is its ports."""
+    """6: a rule at amp is about one of its programs, by its control group."""
     network.without_ipv6()
     network.streams(names=("Ours", "New"))
-    network.streams(names=("Old",))
-    # All but the port that it shares with others.
-    ports = ", ".join(str(port) for port in ports_of(network.senders[-1]) if 16571 < port <= 16603)
-    expect(ports, network.senders[-1])
-    network.amp.nft(
-        "table inet filter { chain input { type filter hook input priority 0; policy accept; "
-        f"meta l4proto {{ tcp, udp }} th dport {{ {ports} }} drop; }}; }}"
-    )
-    network.diagnosed(network.rec, "fw.program", AMP)
-    # Which rule it is says the machine.
-    run(*network.amp.enter, "nft", "flush", "chain", "inet", "filter", "input")
-    network.all_there()
+    with ControlGroup(f"lab-{os.getpid()}") as group:
+        enter = network.amp.enter
+        network.amp.enter = [*enter, *group.enter]
+        network.streams(names=("Old",))
+        network.amp.enter = enter
+        # The port that it shares with others is open.
+        ports = [port for port in ports_of(network.senders[-1]) if 16571 < port <= 16603]
+        expect(ports, network.senders[-1])
+        network.amp.nft(
+            "table inet filter { chain input { type filter hook input priority 0; policy accept; "
+            f"meta l4proto {{ tcp, udp }} th dport 16572-16603 {group.match(ports)} drop; }}; }}"
+        )
+        network.diagnosed(network.rec, "fw.program", AMP)
+        # Which rule it is says the machine.
+        run(*network.amp.enter, "nft", "flush", "chain", "inet", "filter", "input")
+        network.all_there()
+        network.senders.pop().end()
+    return group.numbers
+
+
+class ControlGroup:
+    """What rules call a program by. Without the rights of root its ports stand for it."""
+
+    def __init__(self, name):
+        self.name = name
+        self.folder = Path("/sys/fs/cgroup") / name
+        self.enter = []
+        self.numbers = "by ports"
+
+    def __enter__(self):
+        try:
+            run("mount", "-t", "cgroup2", "none", "/sys/fs/cgroup")
+            self.folder.mkdir()
+        except (AssertionError, OSError):
+            return self
+        self.enter = ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs && exec "$@"', "sh"]
+        self.numbers = "by control group"
+        return self
+
+    def match(self, ports):
+        if self.enter:
+            return f'socket cgroupv2 level 1 "{self.name}"'
+        return f"th dport {{ {', '.join(map(str, ports))} }}"
+
+    def __exit__(self, *_):
+        if self.enter:
+            self.folder.rmdir()
 
 
 def apart(network):

@@ -11,6 +11,7 @@ use lsl_platform::{clock, interfaces};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::files;
+use super::programs::processes;
 use crate::observe::{Interface, Kind, PortSeen, PortsInUse, Program, SocketDrops};
 
 /// The LSL clock and the time of day, read at once.
@@ -202,30 +203,9 @@ pub(super) fn lost_since(before: &Drops) -> Option<Vec<SocketDrops>> {
 /// The programs that have these sockets, as far as this user may see.
 fn programs(inodes: &[u64]) -> BTreeMap<u64, Program> {
     let mut found = BTreeMap::new();
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return found;
-    };
-    for entry in processes.flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        let Ok(descriptors) = std::fs::read_dir(entry.path().join("fd")) else {
-            continue;
-        };
-        for descriptor in descriptors.flatten() {
-            let target = std::fs::read_link(descriptor.path()).unwrap_or_default();
-            let inode = target
-                .to_str()
-                .and_then(|it| it.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-            if let Some(inode) = inode.filter(|inode| inodes.contains(inode)) {
-                let name = files::text(entry.path().join("comm")).unwrap_or_default();
-                let name = name.trim().to_owned();
-                found.entry(inode).or_insert(Program { pid, name });
-            }
+    for process in processes() {
+        for inode in process.sockets.iter().filter(|it| inodes.contains(it)) {
+            found.entry(*inode).or_insert_with(|| process.program());
         }
     }
     found

@@ -1,7 +1,7 @@
 //! `host.fds` and `lib.old`: programs of this machine that have sockets at ports of LSL.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::PathBuf;
 
 use lsl_platform::udp_sockets::udp_sockets;
 
@@ -35,45 +35,22 @@ pub(super) fn look(seen: &mut Observations) {
         .map(|(_, inode)| inode)
         .collect();
     let (mut descriptors, mut libraries) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let Ok(links) = std::fs::read_dir(entry.path().join("fd")) else {
-            continue;
-        };
-        let links: Vec<_> = links
-            .flatten()
-            .map(|it| std::fs::read_link(it.path()))
-            .collect();
-        let inode = |link: &Path| {
-            let number = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-            number.parse().ok()
-        };
-        let inodes: Vec<u64> = links
-            .iter()
-            .flatten()
-            .filter_map(|link| inode(link))
-            .collect();
-        let has = |set: &BTreeSet<u64>| inodes.iter().filter(|it| set.contains(it)).count();
+    for process in processes() {
+        let has =
+            |set: &BTreeSet<u64>| process.sockets.iter().filter(|it| set.contains(it)).count();
         let streams = has(&offering);
-        if pid == std::process::id() || streams == 0 && has(&asking) == 0 {
+        if process.pid == std::process::id() || streams == 0 && has(&asking) == 0 {
             continue;
         }
-        let text = |name| files::text(entry.path().join(name)).unwrap_or_default();
-        let program = Program {
-            pid,
-            name: text("comm").trim().to_owned(),
-        };
-        if let Some(allowed) = soft_limit(&text("limits")) {
+        let program = process.program();
+        if let Some(allowed) = soft_limit(&process.text("limits")) {
             descriptors.push(DescriptorsUsed {
                 program: program.clone(),
-                used: links.len() as u64,
+                used: process.open,
                 allowed,
             });
         }
-        if let Some(version) = library_version(&text("maps")) {
+        if let Some(version) = library_version(&process.text("maps")) {
             libraries.push(LibraryUsed {
                 program,
                 version,
@@ -86,6 +63,54 @@ pub(super) fn look(seen: &mut Observations) {
     libraries.truncate(MOST_PROGRAMS);
     seen.descriptors = Some(descriptors);
     seen.libraries = Some(libraries);
+}
+
+/// A process that this user may look into.
+pub(super) struct Process {
+    pid: u32,
+    folder: PathBuf,
+    /// How many files and sockets it has.
+    open: u64,
+    /// Inodes of the sockets.
+    pub(super) sockets: Vec<u64>,
+}
+
+impl Process {
+    fn text(&self, name: &str) -> String {
+        files::text(self.folder.join(name)).unwrap_or_default()
+    }
+
+    pub(super) fn program(&self) -> Program {
+        Program {
+            pid: self.pid,
+            name: self.text("comm").trim().to_owned(),
+        }
+    }
+}
+
+/// Lists the processes of this machine.
+pub(super) fn processes() -> impl Iterator<Item = Process> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let folder = entry.path();
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let (mut open, mut sockets) = (0, Vec::new());
+        for descriptor in std::fs::read_dir(folder.join("fd")).ok()?.flatten() {
+            open += 1;
+            let link = std::fs::read_link(descriptor.path()).unwrap_or_default();
+            let number = link.to_str().and_then(|it| {
+                let number = it.strip_prefix("socket:[")?.strip_suffix(']')?;
+                number.parse().ok()
+            });
+            sockets.extend::<Option<u64>>(number);
+        }
+        Some(Process {
+            pid,
+            folder,
+            open,
+            sockets,
+        })
+    })
 }
 
 const MOST_PROGRAMS: usize = 16;
