@@ -10,6 +10,7 @@ use xshell::{Shell, cmd};
 use crate::{Result, ci};
 pub(crate) use page::check;
 use page::{Page, Row};
+pub(crate) use parts::tool;
 use parts::{PARTS, Part};
 
 /// What the campaign is asked for besides the names of parts.

@@ -16,6 +16,7 @@ mod book;
 mod campaign;
 mod captures;
 mod ci;
+mod crau;
 mod cross;
 mod deploy;
 mod dist;
@@ -79,6 +80,7 @@ Usage: cargo xtask TASK
                          prints puts it right (and keep what it saw for tests without a network)
   river * [FILTER]       `lsl relay` and River: a reader and a writer made from the specification at a real
                          Redis server, killed 3 times, tables read by pyarrow (--all: killed 20 times)
+  crau                   what `lsl audit export` writes, read by crypto-auditing's own programs
   evidence [--check]     write the pages of docs/evidence from docs/results (or see whether they are up to
                          date, which `test` does, too)
   evidence run [PAGE[/PART]…] [--anyway] [--machine NAME]  measure what they lack, on a quiet machine (or on
@@ -237,6 +239,7 @@ fn run() -> Result {
         ["cross", target] => cross::run(&sh, Some(target)),
         ["dist"] => dist::run(&sh, None, prove),
         ["dist", target] => dist::run(&sh, Some(target), prove),
+        ["crau"] => crau::run(&sh).map(drop),
         ["tidy"] => tidy::run(&sh),
         ["instructions"] => instructions::run(&sh, update),
         ["loom"] => loom::run(&sh),
@@ -245,8 +248,7 @@ fn run() -> Result {
         ["deny"] => deny(&sh),
         ["msrv"] => msrv(&sh),
         ["systems"] => systems::run(&sh),
-        ["wine"] => wine::run(&sh, None, scope),
-        ["wine", part] => wine::run(&sh, Some(part), scope),
+        ["wine", part @ ..] if part.len() < 2 => wine::run(&sh, part.first().copied(), scope),
         ["fuzz"] => fuzz::run(&sh, fuzz::DEFAULT_SECONDS, None),
         ["fuzz", seconds] => fuzz::run(&sh, seconds.parse()?, None),
         ["fuzz", seconds, target] => fuzz::run(&sh, seconds.parse()?, Some(target)),

@@ -281,7 +281,7 @@ pub(super) fn search_path(sh: &Shell) -> OsString {
 }
 
 /// Build a tool unless this version of it is there; most are fast enough without optimisation.
-fn tool(sh: &Shell, name: &str, version: &str, opt_level: &str) -> Result {
+pub(crate) fn tool(sh: &Shell, name: &str, version: &str, opt_level: &str) -> Result {
     let installed = cmd!(sh, "cargo install --root {TOOLS} --list")
         .quiet()
         .read()?;
