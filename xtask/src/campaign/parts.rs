@@ -105,6 +105,12 @@ pub(super) const PARTS: &[Part] = &[
         run: |sh, _| quiet(crate::river::run(sh, None, Scope::All)),
     },
     Part {
+        name: "crau",
+        proves: "crypto-auditing's own programs read what `lsl audit export` writes",
+        paths: &["crates/lsl-cli/src/commands/audit", "xtask/src/crau"],
+        run: |sh, _| crate::crau::run(sh),
+    },
+    Part {
         name: "engine",
         proves: "10,000 appends to Redis, Valkey and two versions of NATS each, with replies cut, no memory, failover, servers killed: all there, none twice",
         paths: &[
