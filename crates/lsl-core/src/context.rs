@@ -209,6 +209,20 @@ impl Context {
         self.shared.lost.get()
     }
 
+    /// Has searches of this context ask one more host or network directly, those that run included, and its outlets
+    /// answer it: what `lab.KnownPeers` takes, such as `amp-pc`, `10.1.0.7:16575` or `10.1.2.0/24`. A process that
+    /// forks leaves it to its child to add it again.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) if the text is none of these.
+    pub fn add_known_peer(&self, peer: &str) -> crate::Result<()> {
+        let known_hosts = self.known_hosts();
+        if known_hosts.add(self.config(), peer)? {
+            known_hosts.answer(self);
+        }
+        Ok(())
+    }
+
     /// Has searches find also streams that are over and of which only a relay has something, and inlets read through
     /// relays first, as those may have more of the past than outlets. Call it before the first search. Spec: relay §9.
     pub fn include_past(&self) {

@@ -207,6 +207,14 @@ LIBLSL_C_API int32_t lslx_inlet_gaps(lsl_inlet in, lslx_gap_t *buffer, uint32_t 
 LIBLSL_C_API int32_t lslx_outlet_skip(lsl_outlet out, uint64_t samples);
 
 /**
+ * Has searches ask one more host or network directly, those that run included, and outlets
+ * answer it: what KnownPeers of lsl_api.cfg takes, such as amp-pc, 10.1.0.7:16575 or
+ * 10.1.2.0/24. For this process only. 0 or an error code: lsl_argument_error for anything
+ * else.
+ */
+LIBLSL_C_API int32_t lslx_add_known_peer(const char *peer);
+
+/**
  * How often a node or a text of a destroyed info was asked for when the library had dropped it
  * already: 0 in a program that keeps its infos long enough.
  */

@@ -9,12 +9,12 @@ use lsl_core::{ClockSuspect, InletState, Timeout};
 use lsl_platform::signal::{IS_DESCRIPTOR, Signal};
 
 use crate::context::context;
-use crate::guard::{code, guard};
+use crate::guard::{code, fail, guard};
 use crate::handle::Handle;
 use crate::inlet::InletObject;
 use crate::memory::{Outcome, refuse, status};
 use crate::turns::{Progress, in_turns};
-use crate::{inlet, kept, outlet};
+use crate::{inlet, kept, outlet, strings};
 
 /// Counters of an inlet; `lslx_inlet_stats_t`. Fields are only ever added at the end.
 #[repr(C)]
@@ -140,6 +140,23 @@ pub struct Consumer {
     /// 1 if its connection is encrypted, else 0.
     pub encrypted: u32,
     pub reserved: [u32; 5],
+}
+
+/// Has searches ask one more host or network directly, and outlets answer it; see [`Context::add_known_peer`].
+/// Returns 0 or an error code.
+///
+/// [`Context::add_known_peer`]: lsl_core::Context::add_known_peer
+///
+/// # Safety
+/// `peer` is NULL (-3) or a NUL-terminated text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lslx_add_known_peer(peer: *const c_char) -> i32 {
+    status(|| {
+        // SAFETY: the caller vouches for it.
+        let peer = unsafe { strings::bytes(peer) }.unwrap_or_default();
+        let added = context().add_known_peer(&String::from_utf8_lossy(peer));
+        added.map_err(|error| fail(&error))
+    })
 }
 
 /// Returns a file descriptor for `poll` and event loops, readable while samples wait in the inlet or the

@@ -190,6 +190,7 @@ const _: unsafe extern "C" fn(Handle, *const c_char, u64) -> i32 = lslx_inlet_re
 const _: unsafe extern "C" fn(Handle, *mut c_char, *mut u64) -> i32 = lslx_inlet_position;
 const _: unsafe extern "C" fn(Handle, *mut Gap, u32) -> i32 = lslx_inlet_gaps;
 const _: unsafe extern "C" fn(Handle, u64) -> i32 = lslx_outlet_skip;
+const _: unsafe extern "C" fn(*const c_char) -> i32 = lslx_add_known_peer;
 const _: unsafe extern "C" fn() -> i32 = lslx_dropped_reads;
 const _: unsafe extern "C" fn() -> i32 = lslx_security_policy;
 const _: unsafe extern "C" fn() -> *mut c_char = lslx_security_text;

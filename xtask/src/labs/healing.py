@@ -69,9 +69,23 @@ def restarted(network):
     stays(search)
 
 
+def neighbours(network):
+    """Hosts that the system knows are asked if that is wished."""
+    network.without_ipv6()
+    network.streams()
+    network.swallow_groups()
+    network.rec.reaches("10.50.0.1")
+    network.none_there()
+    network.set_up(network.rec, "[lab]\nAskNeighbours = 1\n")
+    search, took = first_result(network, 3.0)
+    search.end()
+    return f"first result after {took:.1f} s"
+
+
 LABS = {
     "A-known-network": known_network,
     "A-3-sender-swallows-udp": sender_swallows,
     "A-reader-swallows-udp": reader_swallows,
     "A-seen-host": restarted,
+    "A-neighbours": neighbours,
 }

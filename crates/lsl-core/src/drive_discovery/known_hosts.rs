@@ -10,6 +10,7 @@ use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::config::{Config, Files, HostPort, Ipv4Network};
 use lsl_proto::discovery::asked::AskedHosts;
+use lsl_proto::discovery::neighbours::NeighbourRounds;
 use lsl_proto::discovery::registry::Subnet;
 use lsl_proto::discovery::seen::SeenHosts;
 use lsl_proto::discovery::sweep::Sweep;
@@ -36,13 +37,19 @@ pub(crate) struct KnownHosts {
     pub(super) sweeping: tokio::sync::Mutex<()>,
     /// When hosts were asked over TCP.
     pub(super) asked: AskedHosts,
+    /// When neighbours were.
+    pub(super) neighbours: NeighbourRounds,
 }
 
 #[derive(Debug)]
 struct Known {
     peers: Vec<HostPort>,
     networks: Vec<Ipv4Network>,
-    /// Hosts of the networks that answered.
+    /// Those of them that the program added, whatever the file says.
+    added: (Vec<HostPort>, Vec<Ipv4Network>),
+    /// Hosts that are asked because the system knows them.
+    neighbours: HashSet<Ipv4Addr>,
+    /// Hosts of the networks, and neighbours, that answered.
     swept: SeenHosts,
     /// Hosts on networks of this host that answered, and those that accepted connections, with their data ports.
     seen: SeenHosts,
@@ -90,6 +97,8 @@ impl KnownHosts {
         let known = Known {
             peers: config.unicast_peers(),
             networks: config.peer_networks(),
+            added: (Vec::new(), Vec::new()),
+            neighbours: HashSet::new(),
             swept: SeenHosts::new(MAX_SWEPT),
             seen: SeenHosts::new(MAX_SEEN),
             subnets: Vec::new(),
@@ -108,6 +117,7 @@ impl KnownHosts {
             looking_up: tokio::sync::Mutex::default(),
             sweeping: tokio::sync::Mutex::default(),
             asked: AskedHosts::default(),
+            neighbours: NeighbourRounds::default(),
         }
     }
 
@@ -133,6 +143,30 @@ impl KnownHosts {
                 .map(|host| (host, None)),
         );
         addresses
+    }
+
+    /// Has searches ask a host or a network, too, from now on, and returns whether it is a new one.
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) if the text names none.
+    pub(crate) fn add(&self, config: &Config, peer: &str) -> crate::Result<bool> {
+        let mut config = config.clone();
+        config.set_known_peers(&[peer])?;
+        Ok(self.known.update(|known| {
+            extend(&mut known.added.0, config.unicast_peers());
+            extend(&mut known.added.1, config.peer_networks());
+            let (peers, networks) = (known.peers.clone(), known.networks.clone());
+            known.set(peers, networks)
+        }))
+    }
+
+    /// Has the outlets of a context answer whoever is asked, also from beyond its networks.
+    pub(crate) fn answer(&self, context: &Context) {
+        let known = self.known.lock();
+        let peers = known.peers.iter().filter_map(|peer| peer.host.parse().ok());
+        let (peers, networks) = (peers.collect(), known.networks.clone());
+        drop(known);
+        context.service().know(peers, networks);
     }
 
     /// Returns the data ports of hosts that were seen, of each host newest first.
@@ -199,6 +233,14 @@ impl KnownHosts {
         }
     }
 
+    /// Takes note of a neighbour that is asked, and from then on as a known peer if it answers.
+    pub(crate) fn asks_neighbour(&self, host: Ipv4Addr) {
+        let mut known = self.known.lock();
+        if known.neighbours.len() < MAX_SWEPT {
+            known.neighbours.insert(host);
+        }
+    }
+
     /// Returns whether there are networks whose hosts are asked.
     pub(crate) fn has_networks(&self) -> bool {
         !self.known.lock().networks.is_empty()
@@ -260,6 +302,7 @@ impl KnownHosts {
                 // A file that is not there is about to be, or was never needed.
                 if let Some((stamp, Ok(content))) = read {
                     self.take_file(&mut config, stamp, &content);
+                    self.answer(context);
                 }
             }
             drop(turn);
@@ -353,13 +396,14 @@ impl Known {
         let IpAddr::V4(address) = host.ip() else {
             return false;
         };
-        self.networks
-            .iter()
-            .any(|network| network.contains(address))
+        let mut networks = self.networks.iter();
+        self.neighbours.contains(&address) || networks.any(|it| it.contains(address))
     }
 
     /// Takes another list. Returns whether it is another one.
-    fn set(&mut self, peers: Vec<HostPort>, networks: Vec<Ipv4Network>) -> bool {
+    fn set(&mut self, mut peers: Vec<HostPort>, mut networks: Vec<Ipv4Network>) -> bool {
+        extend(&mut peers, self.added.0.iter().cloned());
+        extend(&mut networks, self.added.1.iter().copied());
         if (&self.peers, &self.networks) == (&peers, &networks) {
             return false;
         }
@@ -388,6 +432,15 @@ impl Known {
             next = next.min(name.due);
         }
         (due, next)
+    }
+}
+
+/// Adds what is not there yet.
+fn extend<T: PartialEq>(list: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
+    for item in more {
+        if !list.contains(&item) {
+            list.push(item);
+        }
     }
 }
 
@@ -467,9 +520,19 @@ mod tests {
         let with_port = |text: &str, port| (text.parse().unwrap(), port);
         let known = ["127.0.0.1:0", "10.0.0.2:0", "10.0.0.1:0"].map(|it| with_port(it, None));
         assert_eq!(hosts.addresses(&context), known);
-        // One that is no peer any more is forgotten.
+        // One that is no peer any more is forgotten, unless the program added it.
+        assert_eq!(hosts.add(context.config(), "10.0.0.1").ok(), Some(false));
+        assert_eq!(hosts.add(context.config(), "10.0.0.3:7").ok(), Some(true));
+        assert!(hosts.add(context.config(), "10.0.0.0/99").is_err());
         hosts.known.lock().set(vec![], vec![]);
         assert_eq!(due(f64::MAX), (vec![], f64::INFINITY));
+        let known = [
+            ("127.0.0.1:0", None),
+            ("10.0.0.1:0", None),
+            ("10.0.0.3:0", Some(7)),
+        ];
+        let known = known.map(|(text, port)| with_port(text, port));
+        assert_eq!(hosts.addresses(&context), known);
     }
 
     #[test]

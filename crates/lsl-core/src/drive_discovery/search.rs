@@ -11,6 +11,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::neighbours::neighbours;
+use lsl_proto::config::globs::allows;
 use lsl_proto::discovery::fallback::ProbeEnd;
 use lsl_proto::discovery::queries::Transmit;
 use lsl_proto::discovery::redacted::QueryExposure;
@@ -63,6 +65,11 @@ impl RunningSearch {
             search
         };
         let network = Arc::clone(context.network());
+        let search = if lab.self_healing && lab.ask_neighbours && !network.loopback_only {
+            search.with_neighbours(context.known_hosts().neighbours.clone(), local_clock())
+        } else {
+            search
+        };
         let mut links = Vec::new();
         let mut failure = None;
         for &family in &network.families {
@@ -297,6 +304,7 @@ impl Driver {
                         self.inbox.context.discovery_counters().queries.add(sent);
                     }
                 }
+                SearchAction::AskNeighbours => self.ask_neighbours().await,
                 SearchAction::ProbeTcp(target) => {
                     let probing = tcp_probe::ask(self.inbox.clone(), target);
                     self.probes.spawn(probing);
@@ -375,6 +383,30 @@ impl Driver {
         if lost.count() > 0 {
             self.inbox.monitor.lock().handle_overrun(now);
         }
+    }
+
+    /// Asks the hosts that the system knows as the hosts of a network are.
+    async fn ask_neighbours(&self) {
+        let link = self.links.iter().find(|link| link.family == Family::V4);
+        let Some((link, datagram)) = link.and_then(|link| Some((link, link.sweep.as_ref()?)))
+        else {
+            return;
+        };
+        let names = &self.network.interface_names;
+        // Other systems than Linux do not tell.
+        let known = neighbours().unwrap_or_default().into_iter();
+        let known = known.filter(|it| it.is_complete);
+        let known = known.filter(|it| names.is_empty() || allows(names, &it.interface));
+        let hosts = self.inbox.context.known_hosts();
+        let mut sent = 0;
+        for neighbour in known.take(MOST_NEIGHBOURS) {
+            let to = SocketAddr::from((neighbour.address, self.network.multicast_port));
+            if self.is_usable(&to) {
+                hosts.asks_neighbour(neighbour.address);
+                sent += u64::from(link.socket.send_to(datagram, to).await.is_ok());
+            }
+        }
+        self.inbox.context.discovery_counters().queries.add(sent);
     }
 
     fn send_unicast(&mut self, now: f64) {
@@ -518,6 +550,9 @@ async fn receive(socket: Arc<UdpSocket>, inbox: Inbox) {
 
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE_SECS: f64 = 3600.0;
+
+/// Neighbours that are asked in one round.
+const MOST_NEIGHBOURS: usize = 64;
 
 #[cfg(test)]
 mod tests;

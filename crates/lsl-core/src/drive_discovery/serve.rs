@@ -13,6 +13,7 @@ use lsl_platform::arrival::arrived_at;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::Generation;
 use lsl_platform::interfaces::Interface;
+use lsl_proto::config::Ipv4Network;
 use lsl_proto::discovery::advert::OwnSecurity;
 use lsl_proto::discovery::answers::{AnswerQueue, MAX_WAITING, PendingQuery};
 use lsl_proto::discovery::evaluation::Evaluator;
@@ -138,6 +139,11 @@ impl Service {
         now: f64,
     ) -> Result<bool> {
         lock_ignoring_poison(&self.shared.evaluator).selects(query, from, document, now)
+    }
+
+    /// Answers these hosts wherever they are.
+    pub(crate) fn know(&self, peers: Vec<IpAddr>, networks: Vec<Ipv4Network>) {
+        lock_ignoring_poison(&self.shared.registry).set_known(peers, networks);
     }
 
     #[cfg(test)]

@@ -20,6 +20,30 @@ fn info(name: &str) -> StreamInfo {
     .unwrap()
 }
 
+#[test]
+fn a_peer_that_is_added_is_asked_by_a_search_that_runs() {
+    let context = lab::context();
+    let outlet = lab::outlet(&context, info("added"));
+    let mut config = lab::config_with(&[]);
+    config
+        .set_session_id(&context.config().lab().session_id)
+        .unwrap();
+    let elsewhere = lab::plaintext(config);
+    let resolver =
+        ContinuousResolver::in_context(&elsewhere, &Selector::all(), Duration::from_mins(1));
+    let resolver = resolver.unwrap();
+    assert!(elsewhere.add_known_peer("amp pc").is_err());
+    let port = outlet.info().v4_service_port();
+    elsewhere
+        .add_known_peer(&format!("127.0.0.1:{port}"))
+        .unwrap();
+    let event = resolver.next_event_blocking(SOON).unwrap();
+    assert!(
+        matches!(&event, ResolverEvent::Appeared(info) if info.name() == "added"),
+        "{event:?}"
+    );
+}
+
 /// Whether somebody answers a clock probe at this port, from that port.
 fn tells_time(address: IpAddr, port: u16, limit: Duration) -> bool {
     let socket = UdpSocket::bind((address, 0)).unwrap();

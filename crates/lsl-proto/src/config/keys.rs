@@ -176,6 +176,7 @@ keys! {
         ResolveOverTCP = "0", resolve_over_tcp: bool, "Resolve over TCP too.", since "1.18";
         Relay = "{}", relay: Vec<HostPort>, "Relays that are asked for the streams behind them, at port 16570 if none is said (only lsl-rs).";
         SelfHealing = "1", self_healing: bool, "Find and keep streams in more ways than liblsl tries; 0: send and connect as liblsl does (only lsl-rs).";
+        AskNeighbours = "0", ask_neighbours: bool, "Ask the hosts that the system knows on its networks, where a search finds nothing; looks like a scan (only lsl-rs).";
     }
     [tuning] {
         UseProtocolVersion = "110", protocol_version: u32, "Newest protocol to use: 110, or 100 for very old peers.", range (100.0, 110.0);

@@ -144,6 +144,8 @@ pub struct Lab {
     pub relay: Vec<HostPort>,
     /// Whether to send and connect where liblsl would not, to find and keep streams. Spec: doctor §2.1.
     pub self_healing: bool,
+    /// Whether searches without a result ask the neighbours that the system knows.
+    pub ask_neighbours: bool,
 }
 
 /// Who is asked directly. liblsl knows hosts without a port only.

@@ -6,6 +6,7 @@ pub mod asked;
 pub mod evaluation;
 pub mod fallback;
 pub mod lost;
+pub mod neighbours;
 pub mod queries;
 pub mod redacted;
 pub mod registry;

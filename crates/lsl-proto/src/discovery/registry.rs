@@ -147,6 +147,11 @@ impl Registry {
         self.subnets = subnets;
     }
 
+    /// Replaces the hosts and networks that are answered without limit wherever they are.
+    pub fn set_known(&mut self, peers: Vec<IpAddr>, networks: Vec<Ipv4Network>) {
+        (self.sources.peers, self.sources.networks) = (peers, networks);
+    }
+
     /// Decides about one datagram that came from `from` at `now`, in seconds of `local_clock`. `policy` is
     /// only asked for if the answer depends on it.
     pub fn handle_datagram(

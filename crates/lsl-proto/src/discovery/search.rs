@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
 use super::fallback::Fallback;
+use super::neighbours::Neighbours;
 use super::queries::{EventWaves, QueryPacer, Transmit};
 use super::reply::{REPLY_LIMITS, contradicts, fill_address, is_redacted};
 use super::tcp_probes::TcpProbes;
@@ -80,6 +81,8 @@ pub enum SearchAction {
     SendUnicast,
     /// Send this datagram of the query.
     Send(Transmit),
+    /// Ask the hosts that the system knows on its networks at the multicast port.
+    AskNeighbours,
     /// Ask this data port over TCP, then call [`handle_probe_ended`](Search::handle_probe_ended).
     ProbeTcp(SocketAddr),
     /// Nothing before this time, unless a reply arrives or a probe ends.
@@ -142,6 +145,7 @@ pub struct Search {
     event_waves: EventWaves,
     probes: TcpProbes,
     fallback: Option<Fallback>,
+    neighbours: Option<Neighbours>,
     /// Time before which no stream of a continuous search is forgotten, in seconds of `local_clock`.
     silent_at: f64,
     /// Whether streams were forgotten since [`take_forgotten`](Self::take_forgotten).
@@ -251,6 +255,7 @@ impl Search {
             event_waves: EventWaves::default(),
             probes: TcpProbes::default(),
             fallback: None,
+            neighbours: None,
             silent_at: f64::INFINITY,
             has_forgotten: false,
             found: BTreeMap::new(),
@@ -430,6 +435,11 @@ impl Search {
             fallback_at = fallback.poll_timeout();
         }
         self.forget_silent(now);
+        let neighbours = self.neighbours.as_ref().filter(|_| self.found.is_empty());
+        if neighbours.is_some_and(|neighbours| neighbours.poll(now)) {
+            return SearchAction::AskNeighbours;
+        }
+        fallback_at = fallback_at.min(neighbours.map_or(f64::INFINITY, Neighbours::due));
         let mut wake = self.next_multicast.min(self.next_unicast);
         wake = wake.min(self.queries.poll_timeout()).min(fallback_at);
         match self.goal {

@@ -135,6 +135,7 @@ impl World {
                     self.send(Some(id.0), from, query.to, &datagram);
                 }
                 SearchAction::ProbeTcp(target) => unreachable!("{target} was not given"),
+                SearchAction::AskNeighbours => unreachable!("neighbours were not wished for"),
                 SearchAction::WaitUntil(time) => {
                     assert!(time > now, "waits for the past");
                     if self.search(id).wake_at.is_none_or(|at| at > time) {

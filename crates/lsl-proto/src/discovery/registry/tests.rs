@@ -239,12 +239,12 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
     ] {
         assert!(!SourcePolicy::default().knows(far.parse().unwrap(), &present));
     }
-    let mut flood = |now: f64| -> usize {
+    let flood = |outlets: &mut Outlets, now: f64| -> usize {
         let ask = |n: u32| outlets.ask("", &n.to_string(), "203.0.113.1", now);
         (0..200).map(ask).sum()
     };
-    assert_eq!(flood(7.0), 50);
-    assert_eq!(flood(8.5), 50);
+    assert_eq!(flood(&mut outlets, 7.0), 50);
+    assert_eq!(flood(&mut outlets, 8.5), 50);
     assert_eq!(outlets.ask("", "1", "10.1.2.4", 0.0), 1);
     let privileged = b"LSL:shortinfo\r\n\r\n53 1\r\n";
     assert!(
@@ -255,6 +255,8 @@ fn strangers_get_few_answers_and_sensible_ports_only() {
     assert_eq!(outlets.registry.counters.refused, 301);
 
     let far: IpAddr = "203.0.113.1".parse().unwrap();
+    outlets.registry.set_known(vec![far], Vec::new());
+    assert_eq!(flood(&mut outlets, 9.0), 200);
     let named = SourcePolicy {
         peers: vec![far],
         ..SourcePolicy::default()

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::{Goal, SHORTEST_UNICAST_SECS, Search};
 use crate::discovery::asked::AskedHosts;
 use crate::discovery::fallback::{Fallback, ProbeEnd};
+use crate::discovery::neighbours::{NeighbourRounds, Neighbours};
 use crate::wire::discovery::QueryDatagram;
 
 impl Search {
@@ -29,6 +30,13 @@ impl Search {
     /// Asks these data ports over TCP, unless they are still being asked (§3.6).
     pub fn probe_tcp(&mut self, targets: &[SocketAddr]) {
         self.probes.add(targets);
+    }
+
+    /// Also asks the neighbours of this host while there is no result, with regard to what other searches asked.
+    #[must_use]
+    pub fn with_neighbours(mut self, rounds: NeighbourRounds, now: f64) -> Self {
+        self.neighbours = Some(Neighbours::new(rounds, now));
+        self
     }
 
     /// Takes note of ports at which hosts can be asked over TCP if they say nothing, the best first.
