@@ -142,6 +142,24 @@ pub(super) fn session<'a>(lines: impl Iterator<Item = &'a Fields> + Clone) -> Op
 
 /// Returns the context of a line.
 pub(super) fn line(fields: &Fields) -> Context {
+    let mut context = nameless(fields);
+    let id = Place::of_fields(fields).line();
+    context.id = id;
+    // Counted as they are shown: what contains others before them.
+    let mut index = 0_u16;
+    let mut name_next = |step: &mut Context| {
+        step.id = hash(&[&id, &index.to_be_bytes()]);
+        index = index.saturating_add(1);
+    };
+    for group in &mut context.steps {
+        name_next(group);
+        group.steps.iter_mut().for_each(&mut name_next);
+    }
+    context
+}
+
+/// Returns the context of a line without the ids, which cost much where there are many lines.
+pub(super) fn nameless(fields: &Fields) -> Context {
     let (start, end) = times(fields);
     let (name, outcome) = context_name(&text(fields, "event"));
     let name = name.into_owned();
@@ -154,25 +172,13 @@ pub(super) fn line(fields: &Fields) -> Context {
             data.extend(entry(key, value));
         }
     }
-    let id = Place::of_fields(fields).line();
-    let mut steps = steps(fields, start);
-    // Counted as they are shown: what contains others before them.
-    let mut index = 0_u16;
-    let mut name_next = |step: &mut Context| {
-        step.id = hash(&[&id, &index.to_be_bytes()]);
-        index = index.saturating_add(1);
-    };
-    for group in &mut steps {
-        name_next(group);
-        group.steps.iter_mut().for_each(&mut name_next);
-    }
     Context {
-        id,
+        id: Id::default(),
         name,
         start,
         end,
         data,
-        steps,
+        steps: steps(fields, start),
     }
 }
 
@@ -221,6 +227,12 @@ fn entry(field: &str, value: &Value) -> Option<(Cow<'static, str>, Data)> {
 #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
 fn rounded(number: f64) -> i64 {
     number.round() as i64
+}
+
+/// Whether a step may have this key itself, instead of what its line says.
+pub(super) fn is_of_steps(key: &str) -> bool {
+    let own = ["name", "took_us", "cipher", "group", "key_algorithm", "kdf"];
+    own.contains(&key) || key.starts_with("pk::")
 }
 
 /// Returns the contexts that the steps of a line become.

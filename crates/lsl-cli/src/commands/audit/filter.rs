@@ -1,5 +1,6 @@
 //! Which events a command is to show: by time, and by what their lines say.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +9,11 @@ use std::time::Duration;
 use clap::Args;
 use lsl_platform::calendar::{Date, rfc3339};
 use lsl_platform::clock::utc_now;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::context::{Context, line};
+use super::context::{Context, is_of_steps, nameless};
 
 /// A line of a log, field by field.
 pub(super) type Fields = Map<String, Value>;
@@ -54,18 +57,72 @@ enum Operator {
     Compares(&'static [Ordering], bool),
 }
 
+/// Finds out whether a line may be meant, from no more fields than it takes: most lines are not. Where it says so,
+/// [`Conditions::hold`] and [`Times::hold`] decide.
+pub(super) fn may_hold(line: &[u8], times: &Times, conditions: &Conditions) -> bool {
+    let mut deserializer = serde_json::Deserializer::from_slice(line);
+    deserializer
+        .deserialize_map(Glance(times, conditions))
+        .is_ok()
+}
+
+/// Reads fields until one is not what it has to be.
+struct Glance<'a>(&'a Times, &'a Conditions);
+
+/// Name of a field.
+#[derive(Deserialize)]
+struct Name<'line>(#[serde(borrow)] Cow<'line, str>);
+
+impl<'line> Visitor<'line> for Glance<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a line that is meant")
+    }
+
+    fn visit_map<A: MapAccess<'line>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self(times, conditions) = self;
+        while let Some(Name(key)) = map.next_key()? {
+            let mut asked = conditions.conditions.iter();
+            let is_asked = asked.any(|it| it.key() == key && !is_of_steps(&key));
+            if !is_asked && key != "ts" {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value: Value = map.next_value()?;
+            let is_of_time = key != "ts" || times.hold_for(value.as_str().unwrap_or_default());
+            if !is_of_time || !conditions.hold_for(&key, &text_of(&value)) {
+                return Err(serde::de::Error::custom("another line"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => text.into(),
+        value => value.to_string().into(),
+    }
+}
+
 impl Conditions {
+    /// Returns whether those of one key hold for its value.
+    fn hold_for(&self, key: &str, value: &str) -> bool {
+        let mut own = self.conditions.iter().filter(|it| it.key() == key);
+        own.all(|it| it.holds(value))
+    }
+
     /// Returns whether all of them hold for a line, or for one of its steps: what a step does not say itself,
     /// its line says.
     pub(super) fn hold(&self, fields: &Fields) -> bool {
         let mut made = None;
-        let of_line = |key: &str, made: &mut Option<Context>| match fields.get(key) {
-            Some(Value::String(text)) => text.clone(),
-            Some(value) => value.to_string(),
-            None => {
-                let context = made.get_or_insert_with(|| line(fields));
-                context.get(key).unwrap_or_default()
+        let of_line = |key: &str, made: &mut Option<Context>| {
+            if let Some(value) = fields.get(key) {
+                return text_of(value).into_owned();
             }
+            let context = made.get_or_insert_with(|| nameless(fields));
+            context.get(key).unwrap_or_default()
         };
         let mut all = self.conditions.iter();
         if all.all(|it| it.holds(&of_line(it.key(), &mut made))) {
@@ -74,7 +131,7 @@ impl Conditions {
         if !fields.contains_key("steps") {
             return false;
         }
-        let context = line(fields);
+        let context = nameless(fields);
         let mut found = false;
         let mut look = |step: &Context| {
             // Any step lacks a name that is not meant: it must have something that is.
@@ -109,7 +166,10 @@ impl Conditions {
 impl Times {
     /// Returns whether a line is of that time.
     pub(super) fn hold(&self, fields: &Fields) -> bool {
-        let ts = fields.get("ts").and_then(Value::as_str).unwrap_or_default();
+        self.hold_for(fields.get("ts").and_then(Value::as_str).unwrap_or_default())
+    }
+
+    fn hold_for(&self, ts: &str) -> bool {
         let ts = ts.trim_end_matches('Z');
         let is_since = self.since.as_ref().is_none_or(|since| ts >= &since.0[..]);
         is_since && self.until.as_ref().is_none_or(|until| ts < &until.0[..])
@@ -249,7 +309,13 @@ mod tests {
         let check = |text: &str, expected: bool| {
             let conditions = text.split(" & ").map(|it| it.parse().unwrap());
             let conditions = conditions.collect();
-            assert_eq!(Conditions { conditions }.hold(&fields), expected, "{text}");
+            let conditions = Conditions { conditions };
+            assert_eq!(conditions.hold(&fields), expected, "{text}");
+            // A glance only rejects what is not meant, and what a field of the line decides.
+            let glance = may_hold(line.as_bytes(), &Times::default(), &conditions);
+            assert!(glance || !expected, "{text}");
+            let decides = ["cause != timeout", "event~=failed"].contains(&text);
+            assert!(!glance || !decides, "{text}");
         };
         check("cause=timeout", true);
         check("cause != timeout", false);
@@ -285,6 +351,8 @@ mod tests {
                 until: Some(until.parse().unwrap()),
             };
             assert_eq!(times.hold(&fields), expected, "{since} {until}");
+            let glance = may_hold(line.as_bytes(), &times, &Conditions::default());
+            assert_eq!(glance, expected, "{since} {until}");
         };
         check("2026-11-22", "2026-11-23", true);
         check("2026-11-22T19:30:00Z", "2026-11-22 19:30:01", true);

@@ -131,14 +131,16 @@ impl Lines {
             if bytes.is_empty() {
                 return Ok(false);
             }
-            let end = bytes.iter().position(|byte| *byte == b'\n');
-            let len = end.map_or(bytes.len(), |end| end + 1);
-            let (line, _) = bytes.split_at(len);
+            // Finds the line feed faster than a loop.
+            let len = (&mut &*bytes).skip_until(b'\n').unwrap_or(bytes.len());
+            let line = bytes.get(..len).unwrap_or_default();
             let room = MAX_LINE.saturating_sub(self.line.len());
-            self.line.extend(line.iter().take(room));
+            self.line
+                .extend_from_slice(line.get(..room).unwrap_or(line));
+            let is_whole = line.ends_with(b"\n");
             self.reader.consume(len);
             self.position += len as u64;
-            if end.is_some() {
+            if is_whole {
                 return Ok(true);
             }
         }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use clap::Args;
 
 use super::context::{Id, Place};
-use super::filter::{Conditions, Fields, Times};
+use super::filter::{Conditions, Fields, Times, may_hold};
 use super::flame;
 use super::lines::Lines;
 use super::program::{Program, Programs};
@@ -152,6 +152,9 @@ impl Picked {
         let mut wanted: HashSet<Id> = HashSet::new();
         if !is_for_all {
             each_line(&files, |line| {
+                if !may_hold(line, &self.times, &self.conditions) {
+                    return Ok(true);
+                }
                 let Ok(fields) = serde_json::from_slice(line) else {
                     return Ok(false);
                 };
