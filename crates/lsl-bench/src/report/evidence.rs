@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lsl_cli::failure::{Failure, Outcome};
 use lsl_cli::ui::notice::note;
+use lsl_cli::ui::text::printable;
 
 use crate::result::Results;
 use published::{Page, Published};
@@ -124,7 +125,11 @@ impl Data {
         for page in pages {
             let (_, before) = text_of(page, docs)?;
             let made = page::make(page, &self.stored, &before);
-            io::stdout().lock().write_all(made.text.as_bytes())?;
+            let mut out = io::stdout().lock();
+            for line in made.text.lines() {
+                // Their names may steer a terminal.
+                writeln!(out, "{}", printable(line))?;
+            }
         }
         Ok(())
     }
@@ -179,8 +184,7 @@ impl Stored {
             let (groups, _) = super::load::merge(runs.collect());
             for results in groups.into_iter().map(|group| group.results) {
                 let machine = results.machine.cpu.clone();
-                let key = [page.name.clone(), part.name.clone(), machine];
-                self.0.insert(key, results);
+                self.insert(&page.name, &part.name, machine, results);
             }
         }
         Ok(())
@@ -200,7 +204,20 @@ impl Stored {
                 _ if own.is_some() => format!("{machine} of theirs"),
                 _ => machine,
             };
-            self.0.insert([page, part, name], results);
+            self.insert(&page, &part, name, results);
+        }
+    }
+
+    /// Adds results under a name, with a number behind it if others have it.
+    fn insert(&mut self, page: &str, part: &str, machine: String, results: Results) {
+        let numbered = (2..).map(|number| format!("{machine} ({number})"));
+        let mut names = std::iter::once(machine.clone()).chain(numbered);
+        let free = names.find_map(|name| {
+            let key = [page.to_owned(), part.to_owned(), name];
+            (!self.0.contains_key(&key)).then_some(key)
+        });
+        if let Some(key) = free {
+            self.0.insert(key, results);
         }
     }
 

@@ -196,7 +196,9 @@ fn twin<'a>(cell: &Cell, cells: &'a [Cell]) -> Option<&'a Cell> {
 }
 
 /// Adds the rounds of `more`, whose subjects may stand in another order; also subjects and cells that only it has.
+/// What a grid has of a way stays that of one run, measured beside the others, whatever later runs measured too.
 fn add(results: &mut Results, more: &Results) {
+    let known = results.subjects.len();
     for subject in &more.subjects {
         if !results.subjects.iter().any(|it| it.name == subject.name) {
             results.subjects.push(subject.clone());
@@ -219,9 +221,15 @@ fn add(results: &mut Results, more: &Results) {
         let Some(other) = twin(cell, &more.cells) else {
             continue;
         };
+        let is_kept = results.benchmark == GRID && !cell.rounds.is_empty();
         cell.rounds.extend(other.rounds.iter().map(|round| {
-            let turn = |place: &Option<usize>| round.measurements.get((*place)?).cloned();
-            let measurements = order.iter().map(|place| turn(place).unwrap_or_default());
+            let turn = |index: usize, place: &Option<usize>| {
+                let place = place.filter(|_| !(is_kept && index < known));
+                round.measurements.get(place?).cloned()
+            };
+            let measurements = order.iter().enumerate();
+            let measurements =
+                measurements.map(|(index, place)| turn(index, place).unwrap_or_default());
             Round {
                 measurements: measurements.collect(),
             }

@@ -1,9 +1,10 @@
 //! The security log of the configuration, for commands that change what it is to tell of.
 
+use base64ct::{Base64, Base64Unpadded, Encoding as _};
 use lsl_core::secure::audit::{Audit, Event};
 use lsl_core::secure::config::{Found, Settings, search};
-
 use lsl_xdf::at_rest::Recipients;
+use sha2::{Digest as _, Sha256};
 
 use crate::ui::notice::note;
 
@@ -31,7 +32,11 @@ pub(crate) fn sealed(event: Event, recipients: Option<&Recipients>) -> Event {
     let Some(all) = recipients.map(Recipients::public_keys) else {
         return event;
     };
-    let mut shown: Vec<String> = all.iter().take(MAX_RECIPIENTS).cloned().collect();
+    let mut shown: Vec<String> = all
+        .iter()
+        .take(MAX_RECIPIENTS)
+        .map(|key| shown(key))
+        .collect();
     if shown.is_empty() {
         shown.push("passphrase".to_owned());
     }
@@ -40,6 +45,17 @@ pub(crate) fn sealed(event: Event, recipients: Option<&Recipients>) -> Event {
         0 => event,
         others => event.with("others", others as u64),
     }
+}
+
+/// Returns a recipient's key; of one that a line has no room for, the fingerprint that `ssh-keygen -lf` shows.
+fn shown(key: &str) -> String {
+    if key.len() <= MAX_KEY_LEN {
+        return key.to_owned();
+    }
+    let mut words = key.split_whitespace();
+    let blob = words.nth(1).and_then(|text| Base64::decode_vec(text).ok());
+    let digest = Sha256::digest(blob.as_deref().unwrap_or(key.as_bytes()));
+    format!("SHA256:{}", Base64Unpadded::encode_string(&digest))
 }
 
 /// Records what a command has done.
@@ -51,3 +67,19 @@ pub(crate) fn record(settings: &Settings, events: impl IntoIterator<Item = Event
 
 /// Recipients that a line names.
 const MAX_RECIPIENTS: usize = 8;
+/// Longer texts are cut in a line.
+const MAX_KEY_LEN: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_is_its_fingerprint() {
+        assert_eq!(shown("age1xyz"), "age1xyz");
+        let blob = Base64::encode_string(&[7; 407]);
+        let digest = Base64Unpadded::encode_string(&Sha256::digest([7; 407]));
+        let expected = format!("SHA256:{digest}");
+        assert_eq!(shown(&format!("ssh-rsa {blob} me@lab")), expected);
+    }
+}

@@ -124,10 +124,10 @@ fn the_security_log_has_a_line_for_each_file() {
     ]) {
         assert!(line["detail"].as_str().unwrap().contains("a.txt"), "{line}");
         assert_eq!(steps(line), expected);
-        assert!(
-            line["took_us"].is_u64() && line["format"] == "age-v1",
-            "{line}"
-        );
+        // Nothing is known of what cannot be opened.
+        let format = (expected.len() > 1).then_some("age-v1");
+        assert!(line["took_us"].is_u64(), "{line}");
+        assert_eq!(line["format"].as_str(), format, "{line}");
     }
     assert_eq!(lines[0]["recipients"], serde_json::json!([public]));
     assert!(!log.contains(SECRET));

@@ -3,8 +3,8 @@
 //! Several processes may share a file. Whole lines, each of at most 4096 bytes, are one write to its end,
 //! so that lines of different writers never mix, and each writer has a chain of its own: `chain` names
 //! it, `seq` counts its lines from 0, `prev` is the SHA-256 of its line before (without the line feed;
-//! empty in the first, which says what program writes: `log_opened`). When the file is full it becomes `FILE.1`, the next one `FILE.2` and so on,
-//! never renamed again; chains go on in the new file.
+//! empty in the first). When the file is full it becomes `FILE.1`, the next one `FILE.2` and so on, never renamed
+//! again; chains go on in the new file. The first line of a writer in each file says what program it is: `log_opened`.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -42,6 +42,8 @@ pub(super) struct Writer {
     /// What the end of each line says of its chain: `,"chain":"…","seq":`. Empty until the first line.
     chain: Vec<u8>,
     seq: u64,
+    /// The file says what program writes this chain.
+    is_named: bool,
     /// Hash of the line before, in hex; none before the first line.
     prev: Option<[u8; 64]>,
     /// Number of lost lines that the file already reports.
@@ -98,6 +100,7 @@ impl Writer {
             current: None,
             chain: Vec::new(),
             seq: 0,
+            is_named: false,
             prev: None,
             told_dropped: 0,
             cleaned: String::new(),
@@ -116,21 +119,12 @@ impl Writer {
     ///
     /// # Errors
     /// The last lines were not written (completely). The next ones may be tried at any time.
-    pub(super) fn write(&mut self, lines: &[u8], dropped: u64, now: Duration) -> Result<u64, Lost> {
-        if self.seq > 0 {
-            return self.write_all(lines, dropped, now);
-        }
-        let first = Line::new(&opened(self.began));
-        let all = [first.bytes(), b"\n", lines].concat();
-        let result = self.write_all(&all, dropped, now);
-        result.map_err(|mut lost| {
-            // That one comes again.
-            lost.lines -= u64::from(self.seq == 0);
-            lost
-        })
-    }
-
-    fn write_all(&mut self, mut lines: &[u8], dropped: u64, now: Duration) -> Result<u64, Lost> {
+    pub(super) fn write(
+        &mut self,
+        mut lines: &[u8],
+        dropped: u64,
+        now: Duration,
+    ) -> Result<u64, Lost> {
         let mut writes = 0;
         let is_many = lines.len() >= MANY_BYTES;
         while !lines.is_empty() {
@@ -176,20 +170,32 @@ impl Writer {
             .filter(|room| (1..MAX_PIECE).contains(room))
             .unwrap_or(MAX_PIECE);
 
+        // In each file, as files are given away and deleted one by one.
+        let name = match (self.is_named, self.seq) {
+            (true, _) => Vec::new(),
+            (false, 0) => name(self.began),
+            (false, _) => name(now),
+        };
+        let mut name = name.as_slice();
+        let names = u64::from(!name.is_empty());
+
         // Needed only after a torn line.
         self.piece.clear();
         self.piece.push(b'\n');
         let (mut seq, mut prev) = (self.seq, self.prev);
         let mut news = dropped - self.told_dropped;
         let mut rest = lines;
-        while self.piece.len() <= room && !rest.is_empty() {
-            let line = rest;
+        // One line at least, or files shorter than the name would follow each other without end.
+        while (self.piece.len() <= room || rest.len() == lines.len()) && !rest.is_empty() {
+            let is_name = !name.is_empty();
+            let source = if is_name { &mut name } else { &mut rest };
+            let line = *source;
             // Finds the line feed faster than a loop.
-            let len = rest.skip_until(b'\n').unwrap_or_default();
+            let len = source.skip_until(b'\n').unwrap_or_default();
             let line = line.get(..len.saturating_sub(1)).unwrap_or_default();
             let start = self.piece.len();
             self.piece.extend_from_slice(line);
-            if news > 0 {
+            if news > 0 && !is_name {
                 self.piece.extend_from_slice(b",\"dropped\":");
                 push_decimal(&mut self.piece, news);
                 news = 0;
@@ -217,12 +223,15 @@ impl Writer {
                 self.prev = Some(hash(last));
                 self.seq += count;
                 self.told_dropped = dropped;
+                self.is_named = true;
             }
+            let count = count.saturating_sub(names);
             let ends = lines.split_inclusive(|byte| *byte == b'\n');
             let ends = ends.take(usize::try_from(count).unwrap_or(usize::MAX));
             return Err((ends.map(<[u8]>::len).sum(), error));
         }
         (self.seq, self.prev, self.told_dropped) = (seq, prev, dropped);
+        self.is_named = true;
         Ok(lines.len() - rest.len())
     }
 
@@ -246,6 +255,7 @@ impl Writer {
             }
             let Some(len) = still_names(&self.place.path, &current.file)? else {
                 // Rotated by another writer, or deleted.
+                self.is_named = false;
                 continue;
             };
             (current.len_bytes, current.looked_at) = (len, looked_at);
@@ -258,6 +268,7 @@ impl Writer {
                 self.trouble = Some(error);
                 break;
             }
+            self.is_named = false;
             self.current = None;
         }
         if self.current.is_none() {
@@ -310,6 +321,11 @@ fn append(file: &mut impl Write, piece: &[u8], is_torn: &mut bool) -> (usize, io
         whole = last;
         start = last - usize::from(*is_torn);
     }
+}
+
+/// Returns the line that says what program writes, with its line feed.
+fn name(utc: Duration) -> Vec<u8> {
+    [Line::new(&opened(utc)).bytes(), b"\n"].concat()
 }
 
 /// Begins a chain: what each of its lines says of it.

@@ -1,11 +1,11 @@
-//! The first line of a chain: what program writes it. Spec: audit §1.2.
+//! The first line of a writer in a file: what program it is. Spec: audit §1.2.
 
 use std::time::Duration;
 
 use super::event::{Entry, Event, EventKind};
 use super::line::hex_of;
 
-/// Returns the event that begins a chain at the time `utc`. Of the program's file it has the name alone: folders are
+/// Returns the event with which a writer begins in a file at the time `utc`. Of the program's file it has the name alone: folders are
 /// those of a person.
 pub(super) fn opened(utc: Duration) -> Entry {
     let program = std::env::current_exe().unwrap_or_default();

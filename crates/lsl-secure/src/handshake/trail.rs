@@ -39,6 +39,8 @@ pub enum Step {
     Unwrap,
     /// Encrypts or decrypts the content of a file.
     Payload,
+    /// Copies the content of a file, encrypted as it is.
+    Copy,
     /// Brings a file to the disk.
     Sync,
 }
@@ -132,6 +134,7 @@ impl Step {
             Self::Wrap => "wrap",
             Self::Unwrap => "unwrap",
             Self::Payload => "payload",
+            Self::Copy => "copy",
             Self::Sync => "sync",
         }
     }

@@ -322,7 +322,7 @@ fn rewrap_header(
     source.seek(SeekFrom::Start(header.len()))?;
     // No more than there was when it was opened: a writer may append for ever.
     let mut rest = source.take(total.saturating_sub(header.len()));
-    let copied = steps.time(Step::Payload, || -> Result<u64> {
+    let copied = steps.time(Step::Copy, || -> Result<u64> {
         let mut copied = 0;
         loop {
             work.check()?;

@@ -11,8 +11,10 @@ pub enum Step {
     Wrap,
     /// The file key is recovered from the header.
     Unwrap,
-    /// The content is encrypted or decrypted, or copied where only the header changes.
+    /// The content is encrypted or decrypted.
     Payload,
+    /// The content is copied as it is, where only the header changes.
+    Copy,
     /// The result is brought to the disk and gets its name.
     Sync,
 }

@@ -151,7 +151,11 @@ impl<'a> FileReporter<'a> {
             Err(error) => Event::new(EventKind::FileFailed)
                 .detail(format!("not {}: {error}: {file}", self.done)),
         };
-        let event = security_log::sealed(event.with("operation", self.operation), self.recipients);
+        let mut event = event.with("operation", self.operation);
+        // What failed may be no such file.
+        if outcome.result.is_ok() {
+            event = security_log::sealed(event, self.recipients);
+        }
         let took = Duration::try_from_secs_f64(outcome.took_secs).unwrap_or_default();
         let steps: Vec<_> = outcome.steps.iter().map(timed).collect();
         audit.record(event.span(Span::begin()).took(took).steps(steps));
@@ -230,6 +234,7 @@ fn timed(time: &StepTime) -> TimedStep {
         at_rest::Step::Wrap => Step::Wrap,
         at_rest::Step::Unwrap => Step::Unwrap,
         at_rest::Step::Payload => Step::Payload,
+        at_rest::Step::Copy => Step::Copy,
         at_rest::Step::Sync => Step::Sync,
     };
     TimedStep::new(step, time.after_secs, time.took_secs)

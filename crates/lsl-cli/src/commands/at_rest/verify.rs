@@ -246,12 +246,14 @@ fn event(
             Event::new(EventKind::FileFailed).detail(format!("not proven: {error}: {file}"))
         }
     };
-    // Without a good signature it is a claim.
-    if let Some(key) = key.filter(|_| proof.proven_bytes > 0) {
-        event = event.peer(key.fingerprint());
-    }
-    if let Some(name) = name {
-        event = event.peer_name(name);
+    // Without a good signature key and name are claims.
+    if proof.proven_bytes > 0 {
+        if let Some(key) = key {
+            event = event.peer(key.fingerprint());
+        }
+        if let Some(name) = name {
+            event = event.peer_name(name);
+        }
     }
     event
         .span(Span::begin())
