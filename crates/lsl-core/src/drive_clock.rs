@@ -170,8 +170,9 @@ async fn ask_outlet(shared: &InletShared, clock: &mut Clock, attempt: &Attempt) 
             let probing = Box::pin(probing);
             let dial = || {
                 let time_keys = || Exchange::TimeKeys;
-                let (info, limit) = (&attempt.info, keys::CONNECT_LIMIT);
-                shared.source.dial(info, endpoint.data, time_keys, limit)
+                let (purpose, info) = (attempt.purpose, &attempt.info);
+                let (peer, limit) = (endpoint.data, keys::CONNECT_LIMIT);
+                shared.source.dial(purpose, info, peer, time_keys, limit)
             };
             match select2(Box::pin(keep_keys(shared, dial)), probing).await {
                 Either::First(error) | Either::Second(error) => error,

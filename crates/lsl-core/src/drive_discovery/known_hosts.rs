@@ -213,6 +213,13 @@ impl KnownHosts {
         }
     }
 
+    /// Forgets ways to an outlet that led nowhere when it was looked for. It answers by those that do not.
+    pub(crate) fn forget(&self, uid: &[u8], is_dead: impl Fn(&DirectWay) -> bool) {
+        if let Some(ways) = self.known.lock().ways.get_mut(uid) {
+            ways.retain(|way| !is_dead(way));
+        }
+    }
+
     /// Returns where the outlet with this uid answered, the fastest first.
     pub(crate) fn ways_to(&self, uid: &[u8]) -> Vec<DirectWay> {
         let mut known = self.known.lock();

@@ -1,9 +1,10 @@
 //! What the configuration means for discovery: families, addresses, ports and periods, worked out
 //! once per context. Spec: lsl-protocol §3.3, §12.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
@@ -155,14 +156,23 @@ impl NetworkConfig {
         if self.loopback_only || to.ip().is_loopback() {
             return None;
         }
-        let present = recent_interfaces();
-        match routes::leaving(to, &present) {
-            // Nobody knows whose address that is.
-            Ok(None) => None,
-            Ok(Some(by)) => self.device_of_network(to, by.index, &present),
+        let mut recent = lock_ignoring_poison(RECENT.get());
+        let now = local_clock();
+        recent.take_if(|recent| now - recent.since > RECENT_SECS);
+        let recent = recent.get_or_insert_with(|| Recent {
+            since: now,
+            present: present_interfaces(),
+            routes: HashMap::new(),
+        });
+        let present = &recent.present;
+        let mut host = to;
+        host.set_port(0);
+        let by = *recent.routes.entry(host).or_insert_with(|| {
+            let by = routes::leaving(to, present);
             // A rule that forbids all else is the strictest of tunnels.
-            Err(_) => self.device_of_network(to, 0, &present),
-        }
+            by.map_or(Some(0), |by| by.map(|by| by.index))
+        });
+        self.device_of_network(to, by?, present)
     }
 
     /// As [`device_towards`](Self::device_towards), given all `present` interfaces and the index of the one that the
@@ -354,17 +364,17 @@ pub(crate) fn present_interfaces() -> Vec<Interface> {
     })
 }
 
-/// The same as of the last second: thousands of inlets may connect at once.
-fn recent_interfaces() -> Arc<Vec<Interface>> {
-    type Listed = Option<(f64, Arc<Vec<Interface>>)>;
-    static RECENT: PerProcess<Mutex<Listed>> = PerProcess::new();
-    let mut recent = lock_ignoring_poison(RECENT.get());
-    let now = local_clock();
-    let is_old = |(at, _): &mut (f64, _)| now - *at > RECENT_SECS;
-    recent.take_if(is_old);
-    let (_, present) = recent.get_or_insert_with(|| (now, Arc::new(present_interfaces())));
-    Arc::clone(present)
+/// Interfaces of this host, and routes, as they were within the last second: thousands of inlets may connect at once.
+#[derive(Debug)]
+struct Recent {
+    since: f64,
+    present: Vec<Interface>,
+    /// By host, the index of the interface that the route leaves by, 0 if it is forbidden; `None` if nobody knows
+    /// whose address that is.
+    routes: HashMap<SocketAddr, Option<u32>>,
 }
+
+static RECENT: PerProcess<Mutex<Option<Recent>>> = PerProcess::new();
 
 const RECENT_SECS: f64 = 1.0;
 

@@ -55,7 +55,7 @@ async fn ask(shared: &InletShared, attempt: &Attempt) -> Result<StreamInfo> {
                 Exchange::reply(&request, MAX_INFO_BYTES)
             }
         };
-        let reaching = shared.reach(present, &ways, exchange, EXCHANGE_LIMIT);
+        let reaching = shared.reach(attempt, &ways, exchange, EXCHANGE_LIMIT);
         let (connection, _) = reaching.await?;
         connection.reply(EXCHANGE_LIMIT).await
     });

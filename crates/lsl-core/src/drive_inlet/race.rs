@@ -8,8 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
-use lsl_proto::discovery::ways::DirectWay;
-use lsl_proto::inlet::recovery::Endpoint;
+use lsl_proto::inlet::recovery::{Endpoint, Purpose};
 use lsl_proto::inlet::ways::{Race, Step};
 
 use crate::byte_stream::ByteStream;
@@ -27,22 +26,28 @@ struct Connecting {
 }
 
 impl Source {
-    /// Connects with the outlet that `info` describes: at `peer`, at another address of the info or by one of `ways`,
-    /// where all go then. Each connection has so much time.
+    /// Connects with the outlet that `info` describes: at `peer`, at another address of the info or, for a `purpose`,
+    /// where it answered searches. Each connection has so much time.
     ///
     /// # Errors
     /// That of the first connection, if all failed.
     pub(super) async fn race(
         &self,
+        purpose: Option<Purpose>,
         info: &StreamInfo,
         peer: SocketAddr,
-        ways: &[DirectWay],
         limit: Duration,
     ) -> Result<Connected> {
-        let hosts: Vec<_> = ways.iter().map(|way| way.host).collect();
-        let endpoints = self.recovery.lock().endpoints(info, peer, &hosts);
+        let known = self.context.known_hosts();
+        let ways = known.ways_to(info.uid_bytes());
+        let endpoints = {
+            let recovery = self.recovery.lock();
+            let may_take = purpose.is_some_and(|purpose| recovery.takes_ways(purpose));
+            let hosts = ways.iter().filter(|_| may_take).map(|way| way.host);
+            recovery.endpoints(info, peer, &hosts.collect::<Vec<_>>())
+        };
         let mut race = Race::new(endpoints, local_clock());
-        let mut running = Vec::new();
+        let mut running: Vec<Connecting> = Vec::new();
         let mut begun = 0;
         let mut failure: Option<(usize, Error)> = None;
         loop {
@@ -64,6 +69,10 @@ impl Source {
                 }
                 Step::WaitUntil(due) => due,
                 Step::Failed => {
+                    known.forget(info.uid_bytes(), |way| {
+                        let mut silent = running.iter().map(|it| it.endpoint.data.ip());
+                        silent.any(|ip| ip == way.host.ip())
+                    });
                     let nowhere = || Error::Protocol("no address of the outlet is known".into());
                     return Err(failure.map_or_else(nowhere, |(_, error)| error));
                 }
@@ -72,7 +81,7 @@ impl Source {
             let ended = poll_fn(|context| next(&mut running, context));
             match select2(ended, tokio::time::sleep(pause)).await {
                 Either::First((Connecting { endpoint, .. }, Ok(stream))) => {
-                    let is_news = self.recovery.lock().reached(info, endpoint);
+                    let is_news = self.recovery.lock().reached(info, endpoint, purpose);
                     if is_news {
                         self.recovery.wake();
                     }
@@ -81,11 +90,11 @@ impl Source {
                 Either::First((failed, Err(error))) => {
                     let (peer, device) = (failed.endpoint.data, failed.endpoint.device);
                     tracing::debug!(%peer, device, %error, "a way to the outlet leads nowhere");
+                    race.failed(failed.endpoint, &error, local_clock());
                     let number = failed.number;
                     if failure.as_ref().is_none_or(|(first, _)| number < *first) {
                         failure = Some((number, error));
                     }
-                    race.failed(local_clock());
                 }
                 Either::Second(()) => {}
             }

@@ -16,7 +16,7 @@ use crate::drive_discovery::relays::RelayWay;
 use crate::drive_inlet::connection::Connection;
 use crate::drive_inlet::shared::InletShared;
 use crate::net::select2::{Either, select2};
-use crate::{Error, Result, StreamInfo};
+use crate::{Error, Result};
 
 /// One way to the stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,12 +81,12 @@ impl InletShared {
     /// That of the first way, if all failed.
     pub(super) async fn reach(
         &self,
-        info: &StreamInfo,
+        attempt: &Attempt,
         ways: &[Way],
         exchange: impl Fn(&Way) -> Exchange,
         limit: Duration,
     ) -> Result<(Connection, usize)> {
-        let exchange = &exchange;
+        let (purpose, info, exchange) = (attempt.purpose, &attempt.info, &exchange);
         let dial = |way: &Way| {
             let way = way.clone();
             // Boxed, because every inlet's tasks would else hold room for it.
@@ -94,7 +94,8 @@ impl InletShared {
                 match &way {
                     Way::Outlet(peer) => {
                         let exchange = || exchange(&way);
-                        self.source.dial(info, *peer, exchange, limit).await
+                        let source = &self.source;
+                        source.dial(purpose, info, *peer, exchange, limit).await
                     }
                     Way::Relay(relay) => {
                         let exchange = exchange(&way);

@@ -107,9 +107,9 @@ impl InletShared {
 
     async fn work(&self) -> Infallible {
         let recovery = &self.source.recovery;
-        let _turn = self.source.turn.lock().await;
+        let mut turn = self.source.turn.lock().await;
         recovery.lock().repeat_action();
-        let mut changes = self.changes();
+        let changes = turn.get_or_insert_with(|| self.changes());
         let mut working = None;
         loop {
             let waits_for = |recovery: &Recovery| (recovery.poll_timeout(), recovery.has_action());

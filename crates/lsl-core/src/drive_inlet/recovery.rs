@@ -10,8 +10,7 @@ use std::time::Duration;
 use lsl_platform::clock::local_clock;
 use lsl_platform::fork::PerProcess;
 use lsl_proto::describe::descriptor;
-use lsl_proto::discovery::ways::DirectWay;
-use lsl_proto::inlet::recovery::{Endpoint, Failure, Recovery, is_unreachable};
+use lsl_proto::inlet::recovery::{Endpoint, Failure, Purpose, Recovery, is_unreachable};
 use lsl_proto::inlet::successor::is_described_alike;
 use lsl_proto::inlet::{Exchange, FeedDecoder, FeedOptions, SampleRing};
 use lsl_proto::limits::Pacer;
@@ -32,6 +31,7 @@ use crate::drive_inlet::full_info::MAX_INFO_BYTES;
 use crate::drive_inlet::handshake::{self, Connected, Target};
 use crate::drive_inlet::peers::Peers;
 use crate::drive_inlet::turns::Turns;
+use crate::net::changes::Subscription;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::sockets::{self, Family};
 use crate::{Error, Result};
@@ -41,8 +41,8 @@ use crate::{Error, Result};
 pub(crate) struct Source {
     pub(super) context: Context,
     pub(super) recovery: Monitor<Recovery>,
-    /// Taken by the task that works for the machine.
-    pub(super) turn: tokio::sync::Mutex<()>,
+    /// Taken by the task that works for the machine. What changes while it goes over to another one is not missed.
+    pub(super) turn: tokio::sync::Mutex<Option<Subscription>>,
     /// The stream as the user chose it.
     original: lsl_secure::Descriptor,
     /// Whether it was found, and not described by the program itself.
@@ -84,7 +84,7 @@ impl Source {
         Self {
             context,
             recovery: Monitor::new(recovery),
-            turn: tokio::sync::Mutex::new(()),
+            turn: tokio::sync::Mutex::new(None),
             original,
             was_found,
             peers: Arc::default(),
@@ -101,26 +101,27 @@ impl Source {
     /// [`Error::Io`]; with encryption also [`Error::Security`] and [`Error::Protocol`].
     pub(crate) async fn dial(
         &self,
+        purpose: Purpose,
         info: &StreamInfo,
         peer: SocketAddr,
         exchange: impl Fn() -> Exchange,
         limit: Duration,
     ) -> Result<Connection> {
-        let ways = self.context.known_hosts().ways_to(info.uid_bytes());
-        self.dial_by(info, peer, &ways, exchange, limit).await
+        self.dial_for(Some(purpose), info, peer, exchange, limit)
+            .await
     }
 
-    async fn dial_by(
+    async fn dial_for(
         &self,
+        purpose: Option<Purpose>,
         info: &StreamInfo,
         peer: SocketAddr,
-        ways: &[DirectWay],
         exchange: impl Fn() -> Exchange,
         limit: Duration,
     ) -> Result<Connection> {
         if self.context.config().lab().self_healing {
             // Boxed, because every inlet's tasks would else hold room for it.
-            let racing = Box::pin(self.race(info, peer, ways, limit));
+            let racing = Box::pin(self.race(purpose, info, peer, limit));
             return self.dial_over(info, peer, exchange(), racing).await;
         }
         let other = self
@@ -261,8 +262,8 @@ impl Source {
         // Boxed, because every inlet's tasks would else hold room for it.
         let exchanging = Box::pin(async {
             let exchange = || Exchange::reply(request, max_bytes);
-            // Not where it may have gone meanwhile: it is asked whether it is still there.
-            let connection = self.dial_by(info, peer, &[], exchange, limit).await?;
+            // Where it is thought to be, not where it may have gone meanwhile: it is asked whether it is still there.
+            let connection = self.dial_for(None, info, peer, exchange, limit).await?;
             connection.reply(limit).await
         });
         self.in_turn(peer, exchanging).await

@@ -147,7 +147,7 @@ async fn open<'a>(
         let asked = shared.feed.lock().feed.asked(local_clock());
         Exchange::Feed(Box::new(FeedDecoder::asking(info, shared.options, asked)))
     };
-    let connecting = shared.reach(info, ways, feed, CONNECT_LIMIT);
+    let connecting = shared.reach(attempt, ways, feed, CONNECT_LIMIT);
     let (mut connection, number) = (connecting.await).inspect_err(|error| {
         if matches!(error, Error::Security(_)) && !shared.source.peers().is_busy() {
             shared.tell_trust();

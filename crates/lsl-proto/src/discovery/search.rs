@@ -173,8 +173,9 @@ pub struct Search {
     vetoes: Vec<Veto>,
     /// Hosts that were asked by unicast.
     asked: HashSet<IpAddr>,
-    /// When questions began to leave last.
+    /// When questions began to leave last, and those to groups.
     asked_at: f64,
+    group_asked_at: f64,
     /// Ways to streams that nobody took yet.
     ways: Vec<(Vec<u8>, DirectWay)>,
     /// Of a search for lost streams.
@@ -210,8 +211,8 @@ struct Found {
     origin: Option<Vec<u8>>,
     /// What another outlet of this stream has, too.
     identity: Option<Vec<u8>>,
-    /// Hosts that it answered from, without ports.
-    hosts: Vec<SocketAddr>,
+    /// Hosts that it answered from, without ports, and when that was told.
+    hosts: Vec<(SocketAddr, f64)>,
 }
 
 /// Memory that results take up, for its limits.
@@ -273,6 +274,7 @@ impl Search {
             vetoes: Vec::new(),
             asked: HashSet::new(),
             asked_at: now,
+            group_asked_at: now,
             ways: Vec::new(),
             rescue: None,
             conflicts: conflicts::Conflicts::default(),
@@ -406,7 +408,7 @@ impl Search {
             if let (Some(fallback), Goal::Continuous { .. }) = (&mut self.fallback, self.goal) {
                 fallback.begin_wave(period);
             }
-            self.asked_at = now;
+            (self.asked_at, self.group_asked_at) = (now, now);
             return SearchAction::SendMulticast;
         }
         if now >= self.next_unicast {
@@ -509,7 +511,10 @@ impl Search {
         let reply = answering::Reply {
             from,
             by,
-            asked_at: self.asked_at,
+            asked_at: match by {
+                Medium::Group => self.group_asked_at,
+                Medium::Unicast | Medium::Tcp => self.asked_at,
+            },
             now,
         };
         let text = self.hasher.hash_one(xml);

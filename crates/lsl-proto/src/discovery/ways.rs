@@ -30,12 +30,20 @@ pub enum Medium {
 pub const MAX_DIRECT: usize = 6;
 
 impl DirectWay {
-    /// Adds a way to those of a stream, in place of the one by the same host. The fastest come first.
-    pub fn add_to(self, ways: &mut Vec<Self>) {
+    /// Adds a way to those of a stream, in place of the one by the same host. The fastest come first. Of too many one
+    /// whose address nobody asked goes, as it is the easiest to forge.
+    pub fn add_to(mut self, ways: &mut Vec<Self>) {
+        let before = ways.iter().find(|known| known.host == self.host);
+        if let Some(before) = before.filter(|_| self.by == Medium::Group) {
+            self.by = before.by;
+        }
         ways.retain(|known| known.host != self.host);
         ways.push(self);
         ways.sort_by(|a, b| a.round_trip_secs.total_cmp(&b.round_trip_secs));
-        ways.truncate(MAX_DIRECT);
+        if ways.len() > MAX_DIRECT {
+            let slowest = ways.iter().rposition(|way| way.by == Medium::Group);
+            ways.remove(slowest.unwrap_or(MAX_DIRECT));
+        }
     }
 }
 
@@ -170,17 +178,29 @@ mod tests {
     #[test]
     fn of_a_stream_the_six_fastest_ways_are_kept() {
         let mut ways = Vec::new();
-        let way = |last: u8, round_trip_secs| DirectWay {
+        let way = |last: u8, round_trip_secs, by| DirectWay {
             host: ([10, 0, 0, last], 0).into(),
-            by: Medium::Group,
+            by,
             round_trip_secs,
         };
+        let hosts = |ways: &[DirectWay]| {
+            let hosts = ways.iter().map(|way| way.host.to_string());
+            let hosts: Vec<_> = hosts.map(|host| host[7..].to_owned()).collect();
+            hosts.join(" ")
+        };
         for last in 1..=9 {
-            way(last, f64::from(10 - last)).add_to(&mut ways);
+            way(last, f64::from(10 - last), Medium::Group).add_to(&mut ways);
         }
-        way(4, 0.5).add_to(&mut ways);
-        let hosts = ways.iter().map(|way| way.host.to_string());
-        let hosts: Vec<_> = hosts.map(|host| host[7..].to_owned()).collect();
-        assert_eq!(hosts, ["4:0", "9:0", "8:0", "7:0", "6:0", "5:0"]);
+        way(4, 0.5, Medium::Group).add_to(&mut ways);
+        assert_eq!(hosts(&ways), "4:0 9:0 8:0 7:0 6:0 5:0");
+        // However fast they are, those by groups do not displace one that was asked itself.
+        for by in [Medium::Unicast, Medium::Group] {
+            way(5, 9.0, by).add_to(&mut ways);
+        }
+        for last in 11..=20 {
+            way(last, 0.1, Medium::Group).add_to(&mut ways);
+        }
+        assert_eq!(hosts(&ways[5..]), "5:0");
+        assert_eq!((ways.len(), ways[5].by), (6, Medium::Unicast));
     }
 }

@@ -13,6 +13,7 @@ use crate::{Error, Result, StreamInfo};
 
 pub use super::endpoint::{Endpoint, is_unreachable};
 pub use super::suspicion::Flow;
+use place::Trial;
 pub use state::InletState;
 
 /// Purpose of a connection to the outlet.
@@ -155,6 +156,8 @@ pub struct Recovery {
     is_v6: Option<bool>,
     /// Where the present outlet was reached last, if any of its ways may be taken.
     reached: Option<Endpoint>,
+    /// Of each purpose, in their order.
+    trials: [Trial; 3],
     /// Number of changes of outlet or address so far.
     moves: u64,
     /// Tries in a row to connect the feed that came to nothing.
@@ -244,6 +247,7 @@ impl Recovery {
             watchdog_threshold_secs: tuning.watchdog_time_threshold_secs,
             is_v6: None,
             reached: None,
+            trials: Default::default(),
             moves: 0,
             failures: 0,
             redials: 0,
@@ -311,6 +315,7 @@ impl Recovery {
             }
             (Input::Connected, _) => {
                 self.forget_failures();
+                self.trials[Purpose::Feed as usize] = Trial::default();
                 if let Some(suspicion) = self.suspicion.as_mut().filter(|_| self.is_recoverable) {
                     suspicion.watch(now);
                 }
@@ -427,7 +432,7 @@ impl Recovery {
             id: self.last_attempt,
             purpose,
             info: Arc::clone(&self.present),
-            endpoint: self.endpoint(),
+            endpoint: self.endpoint_for(purpose),
             moves: self.moves,
         })
     }
@@ -589,12 +594,6 @@ impl Recovery {
 
     fn on_failed(&mut self, id: AttemptId, failure: Failure, now: f64) -> Option<Notice> {
         let purpose = (PURPOSES.into_iter()).find(|purpose| self.progress(*purpose).is(id))?;
-        if failure == Failure::Resumable && self.redials < REDIALS {
-            self.redials += 1;
-            self.redialled_at = now.max(self.redialled_at + REDIAL_SECS);
-            self.pause(purpose, self.redialled_at - now, false, now);
-            return None;
-        }
         let is_clock = purpose == Purpose::Clock;
         let (pause_secs, is_security, is_there) = match failure {
             Failure::Security {
@@ -610,10 +609,18 @@ impl Recovery {
                 (RETRY_SECS, false, false)
             }
         };
+        if self.has_strayed(purpose, is_there) {
+            return None;
+        }
+        if failure == Failure::Resumable && self.redials < REDIALS {
+            self.redials += 1;
+            self.redialled_at = now.max(self.redialled_at + REDIAL_SECS);
+            self.pause(purpose, self.redialled_at - now, false, now);
+            return None;
+        }
+        self.leave_way(purpose, is_there);
         if purpose == Purpose::Feed {
             self.end_watch();
-            // It may have led nowhere.
-            self.reached.take_if(|_| !is_security);
             // A refusal has pauses of its own.
             self.failures = self.failures.saturating_add(u32::from(!is_security));
             let is_hopeless = self.is_hopeless();
@@ -689,6 +696,7 @@ impl Recovery {
     fn move_to(&mut self, info: StreamInfo) {
         self.moves += 1;
         self.reached = None;
+        self.trials = Default::default();
         self.present = Arc::new(info);
     }
 

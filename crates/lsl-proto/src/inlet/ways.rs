@@ -3,9 +3,11 @@
 //! is established first wins. Spec: doctor §2.3.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use super::endpoint::Endpoint;
+use crate::Error;
 
 /// Result of [`Race::poll`]: what the driver has to do now.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,7 +18,7 @@ pub enum Step {
     FindDevices,
     /// Nothing before this time, unless a connection is established or [`failed`](Race::failed).
     WaitUntil(f64),
-    /// All connections failed.
+    /// All connections failed, or the first one was refused and the others are silent.
     Failed,
 }
 
@@ -28,8 +30,11 @@ pub struct Race {
     waiting: VecDeque<(f64, Endpoint)>,
     /// When to look for devices, until that was done.
     devices_at: Option<f64>,
-    begun: usize,
-    failed: usize,
+    /// Connections that are under way, and those that ended without a word from there.
+    running: usize,
+    silent: usize,
+    /// When no connection is worth waiting for any more.
+    gives_up_at: f64,
 }
 
 impl Race {
@@ -46,14 +51,18 @@ impl Race {
             first: waiting.front().map(|(_, endpoint)| *endpoint),
             waiting,
             devices_at: Some(now + DEVICES_SECS),
-            begun: 0,
-            failed: 0,
+            running: 0,
+            silent: 0,
+            gives_up_at: f64::INFINITY,
         }
     }
 
     /// Returns what to do at `now`. Ask again after doing it, and at the time of [`Step::WaitUntil`].
     pub fn poll(&mut self, now: f64) -> Step {
-        let may_begin = self.begun < MAX_CONNECTIONS;
+        if self.gives_up_at <= now {
+            return Step::Failed;
+        }
+        let may_begin = self.running + self.silent < MAX_CONNECTIONS;
         if may_begin && self.devices_at.take_if(|at| *at <= now).is_some() {
             return Step::FindDevices;
         }
@@ -62,15 +71,15 @@ impl Race {
             && due <= now
         {
             self.waiting.pop_front();
-            self.begun += 1;
+            self.running += 1;
             return Step::Connect(endpoint);
         }
         let next = self.waiting.front().map(|(due, _)| *due);
         let next = next.into_iter().chain(self.devices_at);
         let next = next.filter(|_| may_begin).reduce(f64::min);
         match next {
-            None if self.failed >= self.begun => Step::Failed,
-            next => Step::WaitUntil(next.unwrap_or(f64::INFINITY)),
+            None if self.running == 0 => Step::Failed,
+            next => Step::WaitUntil(next.unwrap_or(f64::INFINITY).min(self.gives_up_at)),
         }
     }
 
@@ -90,14 +99,26 @@ impl Race {
         }
     }
 
-    /// Takes note of a connection that came to nothing: the next one begins at once.
-    pub fn failed(&mut self, now: f64) {
-        self.failed += 1;
-        let next = self.waiting.front_mut().map(|(due, _)| due);
-        for due in next.into_iter().chain(&mut self.devices_at) {
+    /// Takes note of a connection that came to nothing: the next one begins at once. If the first was refused, its
+    /// host lives and the program is gone, most likely: all others begin, and have a moment.
+    pub fn failed(&mut self, endpoint: Endpoint, error: &Error, now: f64) {
+        self.running = self.running.saturating_sub(1);
+        self.silent += usize::from(matches!(error, Error::Timeout { .. }));
+        let is_first = self.first.is_some_and(|it| it.data == endpoint.data);
+        let is_gone = is_first && is_refused(error);
+        if is_gone {
+            self.gives_up_at = self.gives_up_at.min(now + OTHERS_SECS);
+        }
+        let forward = if is_gone { self.waiting.len() } else { 1 };
+        let next = self.waiting.iter_mut().take(forward).map(|(due, _)| due);
+        for due in next.chain(&mut self.devices_at) {
             *due = due.min(now);
         }
     }
+}
+
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::ConnectionRefused)
 }
 
 /// When routes are looked at: a host on a network of ours accepts within milliseconds.
@@ -107,8 +128,12 @@ const DEVICES_SECS: f64 = 0.1;
 const FIRST_PAUSE_SECS: f64 = 0.25;
 const NEXT_PAUSE_SECS: f64 = 0.15;
 
-/// Connections of one race.
+/// Connections of one race at a time. Those that nobody answered count, too, or it would last as long again.
 const MAX_CONNECTIONS: usize = 4;
+
+/// How long the others have after the first was refused: a network of ours takes milliseconds, while a host that is
+/// not there takes all of a connection's limit, and the outlet is to be looked for.
+const OTHERS_SECS: f64 = 0.5;
 
 #[cfg(test)]
 mod tests {
@@ -128,7 +153,7 @@ mod tests {
         let mut now = 100.0;
         let endpoints = hosts.iter().map(|host| endpoint(*host, None));
         let mut race = Race::new(endpoints, now);
-        let (mut done, mut ends) = (Vec::new(), Vec::<f64>::new());
+        let (mut done, mut ends) = (Vec::new(), Vec::<(f64, Endpoint)>::new());
         while now < 102.0 {
             let at = ((now - 100.0) * 1e3).round();
             match race.poll(now) {
@@ -140,7 +165,7 @@ mod tests {
                     let device = endpoint.device.map(|it| format!("@{it}"));
                     done.push(format!("{at}:{host}{}", device.unwrap_or_default()));
                     if refused.contains(&host) {
-                        ends.push(now + 0.01);
+                        ends.push((now + 0.01, endpoint));
                     }
                 }
                 Step::FindDevices => {
@@ -153,11 +178,11 @@ mod tests {
                     race.bind(device, now);
                 }
                 Step::WaitUntil(due) => {
-                    let end = ends.iter().copied().reduce(f64::min);
+                    let end = ends.iter().map(|(at, _)| *at).reduce(f64::min);
                     now = due.min(end.unwrap_or(f64::INFINITY)).min(102.0);
-                    if end == Some(now) {
-                        ends.retain(|end| *end > now);
-                        race.failed(now);
+                    let error = Error::io("", ErrorKind::ConnectionRefused.into());
+                    for (_, endpoint) in ends.extract_if(.., |(at, _)| *at <= now) {
+                        race.failed(endpoint, &error, now);
                     }
                 }
                 Step::Failed => {
@@ -187,7 +212,19 @@ mod tests {
             // Who is refused has the next one tried at once, as the system would have it and then as it has to be.
             (&[1], &[1], &[], "0:1 10:? 10:failed"),
             (&[1], &[1], &[(1, 7)], "0:1 10:? 10:1@7 20:failed"),
-            (&[1, 2, 3], &[1, 2], &[(2, 7)], "0:1 10:? 10:2@7 20:3"),
+            // What dead addresses would hold up has a moment, and what is refused makes room.
+            (
+                &[1, 2, 3],
+                &[1, 2],
+                &[(2, 7)],
+                "0:1 10:? 10:2@7 10:3 510:failed",
+            ),
+            (
+                &[1, 2, 3, 4, 5, 6],
+                &[2, 3, 4],
+                &[],
+                "0:1 100:? 250:2 260:3 270:4 280:5 850:6",
+            ),
             (&[1, 2], &[2], &[], "0:1 100:? 250:2"),
             (&[], &[], &[], "100:? 100:failed"),
         ] {
@@ -197,6 +234,24 @@ mod tests {
                 "{hosts:?} {refused:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_host_that_is_silent_at_four_addresses_has_no_more_time() {
+        let mut race = Race::new((1..=6).map(|host| endpoint(host, Some(7))), 0.0);
+        let mut begun = Vec::new();
+        loop {
+            match race.poll(1.0) {
+                Step::Connect(endpoint) => begun.push(endpoint),
+                Step::FindDevices => {}
+                step => break assert_eq!(step, Step::WaitUntil(f64::INFINITY)),
+            }
+        }
+        assert_eq!(begun.len(), 4);
+        for endpoint in begun {
+            race.failed(endpoint, &Error::Timeout { operation: "" }, 5.0);
+        }
+        assert_eq!(race.poll(5.0), Step::Failed);
     }
 
     #[test]

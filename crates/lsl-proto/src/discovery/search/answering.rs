@@ -28,17 +28,19 @@ impl Found {
         fill_address(&mut self.info, reply.from).then(|| self.info.clone())
     }
 
-    /// Tells of a host that it did not answer from before.
+    /// Tells of a host that it did not answer from in the last minute: whoever keeps ways keeps some of them.
     pub(super) fn note_way(&mut self, reply: Reply, ways: &mut Vec<(Vec<u8>, DirectWay)>) {
-        let host = host_of(reply.from);
-        if self.hosts.len() < MAX_DIRECT && !self.hosts.contains(&host) {
-            self.hosts.push(host);
+        let (host, uid) = (host_of(reply.from), self.info.uid_bytes());
+        self.hosts.retain(|(_, at)| reply.now - at < TOLD_SECS);
+        let is_told = self.hosts.iter().any(|(told, _)| *told == host);
+        if !is_told && self.hosts.len() < MAX_DIRECT && uid.len() <= MAX_UID_BYTES {
+            self.hosts.push((host, reply.now));
             let way = DirectWay {
                 host,
                 by: reply.by,
                 round_trip_secs: (reply.now - reply.asked_at).max(0.0),
             };
-            ways.push((self.info.uid_bytes().to_vec(), way));
+            ways.push((uid.to_vec(), way));
         }
     }
 }
@@ -82,3 +84,9 @@ impl Search {
         std::mem::take(&mut self.ways)
     }
 }
+
+/// How long a way is told, in seconds.
+const TOLD_SECS: f64 = 60.0;
+
+/// Longest uid whose ways are told; those of outlets have 36.
+const MAX_UID_BYTES: usize = 64;

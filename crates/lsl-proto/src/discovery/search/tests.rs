@@ -81,7 +81,7 @@ fn schedule(mut search: Search, until: f64) -> Vec<(&'static str, f64)> {
 }
 
 #[test]
-fn each_host_that_an_outlet_answers_from_is_a_way_to_it_and_told_once() {
+fn each_host_that_an_outlet_answers_from_is_a_way_to_it_and_told_once_a_minute() {
     let mut search = continuous(10.0);
     assert_eq!(search.poll(100.0), SearchAction::SendMulticast);
     assert_eq!(search.poll(100.0), SearchAction::SendUnicast);
@@ -92,18 +92,34 @@ fn each_host_that_an_outlet_answers_from_is_a_way_to_it_and_told_once() {
     }
     search.handle_datagram(peer_v6(3), &reply("a"), 101.0);
     search.handle_reply(from(8), &xml("b"), 101.0);
-    let told = search.take_ways().into_iter().map(|(uid, way)| {
-        let (uid, host) = (String::from_utf8(uid).unwrap(), way.host);
-        format!("{uid} {host} {:?} {}", way.by, way.round_trip_secs)
-    });
+    search.handle_reply(from(8), &xml(&"c".repeat(65)), 101.0);
+    let told = |search: &mut Search| {
+        let ways = search.take_ways().into_iter();
+        let told = ways.map(|(uid, way)| {
+            let (uid, host) = (String::from_utf8(uid).unwrap(), way.host);
+            format!("{uid} {host} {:?} {}", way.by, way.round_trip_secs)
+        });
+        told.collect::<Vec<_>>()
+    };
     let expected = [
         "a 192.168.1.9:0 Group 0.25",
         "a 192.168.1.7:0 Unicast 0.5",
         "a [fe80::9%3]:0 Group 1",
         "b 192.168.1.8:0 Tcp 1",
     ];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(told(&mut search), expected);
     assert!(search.take_ways().is_empty());
+    // Since the last question to groups, which one to hosts followed; six hosts, and after a minute anew.
+    assert_eq!(search.poll(110.0), SearchAction::SendMulticast);
+    assert_eq!(search.poll(110.25), SearchAction::SendUnicast);
+    for last in 10..20 {
+        search.handle_datagram(from(last), &reply("a"), 110.5);
+    }
+    let more = [10, 11, 12].map(|last| format!("a 192.168.1.{last}:0 Group 0.5"));
+    assert_eq!(told(&mut search), more);
+    search.handle_datagram(from(9), &reply("a"), 160.25);
+    search.handle_datagram(from(10), &reply("a"), 160.25);
+    assert_eq!(told(&mut search), ["a 192.168.1.9:0 Group 50.25"]);
 }
 
 #[test]

@@ -5,6 +5,19 @@ use std::net::SocketAddr;
 use super::{Endpoint, Progress, Purpose, Recovery};
 use crate::StreamInfo;
 
+/// Which ways to the outlet are tried for a purpose. Addresses are given to other hosts, and anybody may answer a
+/// search: a way that the info does not name may lead to another outlet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// All of them.
+    #[default]
+    All,
+    /// All, of which one that the info does not name was the fastest. It is not known yet who is there.
+    Unproven,
+    /// The addresses of the info alone, because it was somebody else.
+    Named,
+}
+
 impl Recovery {
     /// Returns where to connect now, and counts it as being in use; `None` if no address is known or
     /// allowed.
@@ -50,10 +63,41 @@ impl Recovery {
         self.is_v6 = Some(endpoint.data.is_ipv6());
     }
 
-    /// Takes note of where the outlet of `info` was reached: all go there from now on. Returns whether somebody asks
-    /// for its clock elsewhere, and is to be told.
-    pub fn reached(&mut self, info: &StreamInfo, endpoint: Endpoint) -> bool {
+    /// As [`endpoint`](Self::endpoint), of an attempt.
+    pub(super) fn endpoint_for(&mut self, purpose: Purpose) -> Option<Endpoint> {
+        if self.takes_ways(purpose) {
+            self.endpoint()
+        } else {
+            self.endpoint_of(&self.present, self.is_v6)
+        }
+    }
+
+    /// Returns whether ways that the info does not name are tried for this purpose.
+    pub fn takes_ways(&self, purpose: Purpose) -> bool {
+        self.trials[purpose as usize] != Trial::Named
+    }
+
+    /// Takes note of where the outlet of `info` was reached, for one purpose or to ask it something: all go there from
+    /// now on, but what a feed has is its own to leave. Returns whether somebody asks for its clock elsewhere, and is
+    /// to be told.
+    pub fn reached(
+        &mut self,
+        info: &StreamInfo,
+        endpoint: Endpoint,
+        purpose: Option<Purpose>,
+    ) -> bool {
         if info.uid_bytes() != self.present.uid_bytes() {
+            return false;
+        }
+        let named = [false, true].map(|is_v6| self.endpoint_of(info, Some(is_v6)));
+        let is_named = named.iter().flatten().any(|it| it.data == endpoint.data);
+        if let Some(purpose @ (Purpose::Feed | Purpose::FullInfo)) = purpose
+            && !is_named
+            && self.takes_ways(purpose)
+        {
+            self.trials[purpose as usize] = Trial::Unproven;
+        }
+        if purpose != Some(Purpose::Feed) && self.is_feed_trying() {
             return false;
         }
         let is_other = self.in_use() != Some(endpoint);
@@ -65,6 +109,36 @@ impl Recovery {
             *clock = Progress::Ready;
         }
         is_elsewhere
+    }
+
+    /// Has an attempt that failed at a way which the info does not name made again at once by those that it does,
+    /// and returns true if so. `is_there` says that it was the outlet.
+    pub(super) fn has_strayed(&mut self, purpose: Purpose, is_there: bool) -> bool {
+        let trial = std::mem::take(&mut self.trials[purpose as usize]);
+        let has_strayed = trial == Trial::Unproven && !is_there;
+        if has_strayed {
+            self.trials[purpose as usize] = Trial::Named;
+            self.leave_way(purpose, is_there);
+            if purpose == Purpose::Feed {
+                self.end_watch();
+            }
+            *self.progress(purpose) = Progress::Ready;
+        }
+        has_strayed
+    }
+
+    /// Forgets where the outlet was reached, after an attempt of this purpose failed: it may lead nowhere. A feed that
+    /// is there shows otherwise, and so does an outlet that said why.
+    pub(super) fn leave_way(&mut self, purpose: Purpose, is_there: bool) {
+        let is_used = purpose != Purpose::Feed && self.is_feed_trying();
+        self.reached.take_if(|_| !is_there && !is_used);
+    }
+
+    fn is_feed_trying(&self) -> bool {
+        matches!(
+            self.connections[Purpose::Feed as usize],
+            Progress::Trying(_)
+        )
     }
 
     pub(super) fn in_use(&self) -> Option<Endpoint> {

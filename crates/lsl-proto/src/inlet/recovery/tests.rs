@@ -156,7 +156,11 @@ fn an_outlet_is_asked_where_it_was_reached_until_that_leads_nowhere() {
     let feed = begin(&mut recovery, Purpose::Feed, 0.0);
     let clock = begin(&mut recovery, Purpose::Clock, 0.0);
     let first = feed.endpoint.unwrap();
-    assert!(!recovery.reached(&known, first), "as everybody thought");
+    let for_feed = Some(Purpose::Feed);
+    assert!(
+        !recovery.reached(&known, first, for_feed),
+        "as everybody thought"
+    );
     assert!(recovery.is_current(clock.id));
     // Also at another address of its host, by an interface.
     let hosts = ["192.0.2.7:0", "192.0.2.1:0"].map(|host| host.parse().unwrap());
@@ -167,16 +171,69 @@ fn an_outlet_is_asked_where_it_was_reached_until_that_leads_nowhere() {
         device: Some(4),
         ..ways[2]
     };
-    assert!(!recovery.reached(&at("new", "192.0.2.1", ""), bound));
-    assert!(recovery.reached(&known, bound));
+    assert!(!recovery.reached(&at("new", "192.0.2.1", ""), bound, for_feed));
+    for purpose in [None, Some(Purpose::FullInfo), Some(Purpose::Clock)] {
+        assert!(!recovery.reached(&known, bound, purpose), "{purpose:?}");
+        assert_eq!(recovery.endpoint(), Some(first), "the feed has not moved");
+    }
+    assert!(recovery.reached(&known, bound, for_feed));
     assert!(recovery.is_current(feed.id) && !recovery.is_current(clock.id));
     let again = recovery.poll_connect(Purpose::Clock, 0.0).unwrap();
     assert_eq!((again.endpoint, again.moves), (Some(bound), clock.moves));
-    assert!(!recovery.reached(&known, bound));
+    assert!(!recovery.reached(&known, bound, for_feed));
     assert_eq!(recovery.endpoints(&known, bound.data, &hosts)[0], bound);
     // It may have led nowhere.
     recovery.handle(Input::Failed(feed.id, Failure::Connection), 1.0);
     assert_eq!(recovery.endpoint(), Some(first));
+}
+
+#[test]
+fn where_another_outlet_is_the_addresses_of_the_info_have_a_try_of_their_own() {
+    let elsewhere = Endpoint {
+        data: "192.0.2.7:1".parse().unwrap(),
+        service: "192.0.2.7:2".parse().unwrap(),
+        device: None,
+    };
+    let security = |is_busy| Failure::Security {
+        delay_secs: 10.0,
+        is_busy,
+    };
+    for (purpose, failure, tries_again) in [
+        (Purpose::Feed, Failure::Connection, true),
+        (Purpose::FullInfo, Failure::Connection, true),
+        (Purpose::Feed, security(false), true),
+        // It has no place just now, or is not ready: it is the outlet.
+        (Purpose::Feed, security(true), false),
+        (Purpose::FullInfo, Failure::NotReady, false),
+    ] {
+        let mut recovery = recovery_of(&Config::default(), false);
+        recovery.handle(Input::Wanted(purpose), 0.0);
+        let attempt = begin(&mut recovery, purpose, 0.0);
+        let first = attempt.endpoint;
+        recovery.reached(&attempt.info, elsewhere, Some(purpose));
+        let notice = recovery.handle(Input::Failed(attempt.id, failure), 1.0);
+        assert_eq!(notice, None, "{purpose:?} {failure:?}");
+        let again = recovery.poll_connect(purpose, 1.0);
+        assert_eq!(again.is_some(), tries_again, "{purpose:?} {failure:?}");
+        let Some(again) = again else {
+            assert_eq!(recovery.endpoint(), Some(elsewhere));
+            continue;
+        };
+        assert_eq!(again.endpoint, first);
+        assert!(!recovery.takes_ways(purpose));
+        recovery.reached(&again.info, first.unwrap(), Some(purpose));
+        let notice = recovery.handle(Input::Failed(again.id, failure), 2.0);
+        assert_eq!(notice, Some(Notice::Lost));
+        assert!(recovery.takes_ways(purpose), "in the next try");
+    }
+    // One that flowed is no other outlet.
+    let mut recovery = recovery();
+    let feed = begin(&mut recovery, Purpose::Feed, 0.0);
+    recovery.reached(&feed.info, elsewhere, Some(Purpose::Feed));
+    recovery.handle(Input::Connected, 0.1);
+    recovery.handle(Input::Failed(feed.id, Failure::Connection), 1.0);
+    assert_eq!(recovery.poll_action(), Some(Action::Search(0.5)));
+    assert_eq!(recovery.endpoint(), feed.endpoint);
 }
 
 #[test]
