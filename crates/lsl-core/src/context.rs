@@ -257,12 +257,33 @@ impl Context {
     /// Says that two streams cannot be told apart, once. Spec: doctor §2.4.
     pub(crate) fn tell_conflict(&self, one: &StreamInfo, other: &StreamInfo) {
         let mut told = lock_ignoring_poison(&self.shared.conflicts);
-        let key = [one.source_id_bytes(), one.name_bytes()].join(&0);
+        let is_clone = one.uid_bytes() == other.uid_bytes();
+        let key = if is_clone {
+            one.uid_bytes().to_vec()
+        } else {
+            let what = [
+                one.source_id_bytes(),
+                one.name_bytes(),
+                one.stream_type_bytes(),
+            ];
+            what.join(&0)
+        };
         if told.len() >= MOST_CONFLICTS || !told.insert(key) {
             return;
         }
         drop(told);
         self.shared.discovery.conflicts.add(1);
+        if is_clone {
+            tracing::warn!(
+                "stream {:?} with uid {} is on two hosts, {:?} and {:?}, as if a machine was copied while it ran: \
+                 inlets take one for the other. Start the program on one of them again, with a source id of its own",
+                one.name(),
+                one.uid(),
+                one.hostname(),
+                other.hostname()
+            );
+            return;
+        }
         tracing::warn!(
             "two streams {:?} with source id {:?} are there, on {:?} and {:?}: an inlet that loses one waits until \
              only one is left. End one, or give it a source id of its own",

@@ -57,7 +57,7 @@ pub struct InletHealth {
     pub size: u32,
     /// State of the data connection, one of `lslx_inlet_state_t`.
     pub state: u32,
-    /// Seconds since the last sample; -1.0 before the first.
+    /// Seconds since the last sample or connection; -1.0 before the first sample.
     pub silent_seconds: f64,
     /// Seconds that the stream may be silent; -1.0 if that is not known.
     pub expected_seconds: f64,

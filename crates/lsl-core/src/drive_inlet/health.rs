@@ -17,7 +17,7 @@ pub struct Health {
     pub state: InletState,
     /// Address of its other end, a relay's if the samples come through one; `None` while there is none.
     pub peer: Option<SocketAddr>,
-    /// Seconds since the last sample; `None` before the first.
+    /// Seconds since the last sample or connection; `None` before the first sample.
     pub silent_secs: Option<f64>,
     /// So long the stream may be silent before it is suspect, by its longest pauses; `None` if that is not known, as of
     /// streams without a regular rate.
@@ -33,6 +33,7 @@ impl InletShared {
         let (is_opened, is_lost) = (feed.is_opened(), feed.feed.lost().is_some());
         let peer = connection.map(Connection::peer).filter(|it| it.port() != 0);
         let flow = feed.flow();
+        let last_arrival = flow.last_arrival.filter(|_| flow.samples > 0);
         let clock = feed.feed.clock_suspect();
         drop(feed);
         let state = if is_lost {
@@ -43,7 +44,7 @@ impl InletShared {
         Health {
             state,
             peer,
-            silent_secs: flow.last_arrival.map(|arrival| local_clock() - arrival),
+            silent_secs: last_arrival.map(|arrival| local_clock() - arrival),
             expected_secs: flow.patience_secs,
             clock,
         }

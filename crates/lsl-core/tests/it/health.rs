@@ -23,7 +23,6 @@ fn an_inlet_tells_of_its_outlet_and_of_its_stamps() {
     let mut comes_with = |stamp: f64| {
         outlet.push_at(&[1], stamp).unwrap();
         inlet.blocking().pull(&mut sample, SOON).unwrap();
-        std::thread::sleep(Duration::from_millis(10));
         inlet.health().clock
     };
     assert_eq!(
@@ -43,19 +42,12 @@ fn an_inlet_tells_of_its_outlet_and_of_its_stamps() {
     let port = outlet.info().v4_data_port();
     assert_eq!(health.peer.unwrap().port(), port);
     assert!(health.silent_secs.unwrap() < SOON.as_secs_f64());
-    // One is lost, and there are two that could be its successor.
-    let two = [0, 1].map(|_| lab::outlet(&context, info("health")));
+    let _successor = lab::outlet(&context, info("health"));
     drop(outlet);
-    let state_becomes = |state: InletState| {
-        lab::until("another state", || inlet.health().state == state);
-    };
-    state_becomes(InletState::Ambiguous);
-    let [_one, other] = two;
-    drop(other);
-    state_becomes(InletState::Connected);
-    assert_eq!(context.discovery().rescued, 1);
+    lab::until("it is counted", || context.discovery().rescued > 0);
+    assert_eq!(inlet.health().state, InletState::Connected);
     inlet.shut_down();
-    state_becomes(InletState::Lost);
+    lab::until("it is lost", || inlet.health().state == InletState::Lost);
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl ClockSuspect {
         unix_secs: Option<f64>,
         uncertainty_secs: f64,
     ) -> Option<Self> {
-        if lag_secs.abs() > ALIEN_SECS {
+        if !(-ALIEN_SECS..=BACKLOG_SECS).contains(&lag_secs) {
             let is_of_day = unix_secs.is_some_and(|day| (stamp - day).abs() < YEAR_SECS);
             return Some(if is_of_day { Self::Unix } else { Self::Foreign });
         }
@@ -60,10 +60,11 @@ pub struct StampWatch {
     estimates: u64,
     next_look: f64,
     second_ends: f64,
+    nominal_srate: f64,
     /// Whether this is the first second of a connection, which has what waited for it.
     is_first: bool,
-    /// Smallest lag of this second, with its stamp.
-    smallest: Option<(f64, f64)>,
+    /// The one of this second with the smallest lag.
+    smallest: Option<Look>,
     drift: Drift,
     doubt: Option<Doubt>,
     verdict: Option<ClockSuspect>,
@@ -75,6 +76,15 @@ struct Known {
     correction: TimeCorrection,
     /// Time of day less `local_clock`.
     unix_ahead_secs: f64,
+}
+
+/// A sample that was looked at.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    lag: f64,
+    stamp: f64,
+    /// Samples that had come by then.
+    samples: u64,
 }
 
 /// Something that may be wrong, until it lasts: a machine that slept has an old estimate for a while.
@@ -93,6 +103,7 @@ impl Default for StampWatch {
             estimates: 0,
             next_look: f64::INFINITY,
             second_ends: f64::NEG_INFINITY,
+            nominal_srate: 0.0,
             is_first: true,
             smallest: None,
             drift: Drift::default(),
@@ -108,10 +119,10 @@ impl StampWatch {
     /// `local_clock`.
     pub fn set_clock(&mut self, correction: Option<&TimeCorrection>, unix_ahead_secs: f64) {
         let Some(correction) = correction else {
-            let (estimates, has_told) = (self.estimates, self.has_told);
             *self = Self {
-                estimates,
-                has_told,
+                estimates: self.estimates,
+                has_told: self.has_told,
+                nominal_srate: self.nominal_srate,
                 ..Self::default()
             };
             return;
@@ -124,6 +135,11 @@ impl StampWatch {
             self.begin();
         }
         self.estimates += 1;
+    }
+
+    /// Takes the rate that the stream announces.
+    pub fn set_nominal_srate(&mut self, srate: f64) {
+        self.nominal_srate = srate;
     }
 
     /// Begins with a connection.
@@ -141,30 +157,35 @@ impl StampWatch {
         self.next_look
     }
 
-    /// Looks at the stamp of a sample that comes `now`.
-    pub fn look(&mut self, stamp: f64, now: f64) {
+    /// Looks at the stamp of a sample that comes `now`; with it so many have come.
+    pub fn look(&mut self, stamp: f64, samples: u64, now: f64) {
         let Some(clock) = self.clock else {
             self.next_look = f64::INFINITY;
             return;
         };
         self.next_look = now + LOOK_SECS;
         if now >= self.second_ends {
-            if let Some((lag, stamp)) = self.smallest.take().filter(|_| !self.is_first) {
-                self.judge(clock, lag, stamp, now);
+            if let Some(look) = self.smallest.take().filter(|_| !self.is_first) {
+                self.judge(clock, look, now);
             }
             self.is_first = self.second_ends.is_infinite();
             self.second_ends = now + 1.0;
         }
         let lag = now - (stamp + clock.correction.offset_secs);
-        if lag.is_finite() && self.smallest.is_none_or(|(smallest, _)| lag < smallest) {
-            self.smallest = Some((lag, stamp));
+        if lag.is_finite() && self.smallest.is_none_or(|smallest| lag < smallest.lag) {
+            self.smallest = Some(Look {
+                lag,
+                stamp,
+                samples,
+            });
         }
     }
 
-    fn judge(&mut self, clock: Known, lag: f64, stamp: f64, now: f64) {
+    fn judge(&mut self, clock: Known, look: Look, now: f64) {
         let unix = Some(now + clock.unix_ahead_secs);
-        let seen = ClockSuspect::of_sample(lag, stamp, unix, clock.correction.uncertainty_secs);
-        let is_drifting = self.drift.note(lag, now);
+        let uncertainty = clock.correction.uncertainty_secs;
+        let seen = ClockSuspect::of_sample(look.lag, look.stamp, unix, uncertainty);
+        let is_drifting = self.drift.note(look, self.nominal_srate, now);
         let seen = match seen {
             Some(suspect) if suspect.is_other_clock() => Some(suspect),
             _ if is_drifting => Some(ClockSuspect::Drifting),
@@ -199,8 +220,8 @@ impl StampWatch {
     }
 }
 
-/// Smallest lag of a period, with its time.
-type Smallest = Option<(f64, f64)>;
+/// The sample of a period with the smallest lag, and when it was looked at.
+type Smallest = Option<(f64, Look)>;
 
 /// How the smallest lag changes within a minute.
 #[derive(Debug, Default)]
@@ -212,9 +233,9 @@ struct Drift {
 }
 
 impl Drift {
-    /// Notes the smallest lag of a second. Returns whether lags change steadily, and faster than those of any quartz; what
-    /// waits behind a slow network grows faster still, or not steadily.
-    fn note(&mut self, lag: f64, now: f64) -> bool {
+    /// Notes the smallest lag of a second. Returns whether lags change steadily, and faster than those of any quartz. Those
+    /// behind a network that carries a little less than comes grow so, too; but their stamps are as far apart as ever.
+    fn note(&mut self, look: Look, nominal_srate: f64, now: f64) -> bool {
         if self.ends.is_none_or(|ends| now >= ends) {
             self.ends = Some(now + PERIOD_SECS);
             self.smallest.rotate_left(1);
@@ -223,27 +244,40 @@ impl Drift {
             }
         }
         if let Some(last) = self.smallest.last_mut()
-            && last.is_none_or(|(_, smallest)| lag < smallest)
+            && last.is_none_or(|(_, smallest)| look.lag < smallest.lag)
         {
-            *last = Some((now, lag));
+            *last = Some((now, look));
         }
         let slope = |(from, to): (&Smallest, &Smallest)| {
             let ((from_at, from), (to_at, to)) = ((*from)?, (*to)?);
-            Some((to - from) / (to_at - from_at))
+            Some((to.lag - from.lag) / (to_at - from_at))
+        };
+        // How much too close together stamps are, as a part of what they should be.
+        let closeness = |(from, to): (&Smallest, &Smallest)| {
+            let ((_, from), (_, to)) = ((*from)?, (*to)?);
+            let samples = u32::try_from(to.samples.saturating_sub(from.samples)).ok()?;
+            Some(1.0 - (to.stamp - from.stamp) * nominal_srate / f64::from(samples))
         };
         // The present period is not over yet.
         let whole = self.smallest.get(..PERIODS).unwrap_or_default();
-        let Some(mean) = whole.first().zip(whole.last()).and_then(slope) else {
+        let ends = whole.first().zip(whole.last());
+        let Some(mean) = ends.and_then(slope) else {
             return false;
         };
         let mut steps = whole.iter().zip(whole.iter().skip(1)).map(slope);
         let is_steady = |step: Option<f64>| step.is_some_and(|it| STEADY.contains(&(it / mean)));
-        DRIFTS.contains(&mean.abs()) && steps.all(is_steady)
+        DRIFTS.contains(&mean.abs())
+            && steps.all(is_steady)
+            && (mean < 0.0 || (nominal_srate > 0.0 && is_steady(ends.and_then(closeness))))
     }
 }
 
-/// Stamps that far from now are of another clock.
+/// Stamps so far ahead are of another clock.
 const ALIEN_SECS: f64 = 10.0;
+
+/// Stamps so old are of another clock: outlets keep 360 s for who reads slowly.
+const BACKLOG_SECS: f64 = 370.0;
+
 const YEAR_SECS: f64 = 365.25 * 86_400.0;
 const TOLERANCE_SECS: f64 = 0.005;
 
@@ -273,7 +307,8 @@ mod tests {
         for (lag, stamp, expected) in [
             (0.002, 500.0, None),
             (-0.010, 500.0, None),
-            (9.0, 500.0, None),
+            (300.0, 500.0, None),
+            (-11.0, 500.0, Some(ClockSuspect::Foreign)),
             (-0.020, 500.0, Some(ClockSuspect::Future)),
             (-1.7e9, DAY, Some(ClockSuspect::Unix)),
             (-2.0e9, 2.0e9, Some(ClockSuspect::Foreign)),
@@ -284,13 +319,21 @@ mod tests {
         }
     }
 
-    /// Lets samples come at 50 Hz for so many seconds, with an estimate of the clock every two, which is 40 s behind.
-    /// Returns what was warned of, when, and what is wrong at the end. Times count from the beginning.
+    /// Lets a stream of 50 Hz come for so many seconds, with an estimate of the clock every two, which is 40 s behind.
+    /// `stamp` and `samples` tell the newest stamp at a time, and how many samples have come. Returns what was warned
+    /// of, when, and what is wrong at the end. Times count from the beginning.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "they are thousands"
+    )]
     fn watched(
         secs: u32,
         stamp: impl Fn(f64) -> f64,
+        samples: impl Fn(f64) -> f64,
     ) -> (Vec<(u32, ClockSuspect)>, Option<ClockSuspect>) {
         let mut watch = StampWatch::default();
+        watch.set_nominal_srate(50.0);
         let mut warnings = Vec::new();
         for tick in 0..secs * 50 {
             let at = f64::from(tick) / 50.0;
@@ -305,7 +348,7 @@ mod tests {
                 watch.set_clock(Some(&correction), DAY - 1000.0);
             }
             if now >= watch.next_look() {
-                watch.look(stamp(at), now);
+                watch.look(stamp(at), samples(at) as u64, now);
             }
             warnings.extend(watch.take_warning().map(|suspect| (tick / 50, suspect)));
         }
@@ -321,7 +364,7 @@ mod tests {
             Option<(u32, ClockSuspect)>,
             Option<ClockSuspect>,
         );
-        let cases: [Case; 9] = [
+        let cases: [Case; 8] = [
             (|_| 0.003, None, None),
             // What waited for the connection, and what the network held up.
             (|at| if at < 1.0 { 30.0 } else { 0.0 }, None, None),
@@ -341,16 +384,25 @@ mod tests {
             (|at| 500.0 * at, Some((4, Foreign)), Some(Foreign)),
             (|_| -0.020, Some((4, Future)), Some(Future)),
             (|at| 0.002 * at, Some((75, Drifting)), Some(Drifting)),
-            // A network that carries less than comes; then the outlet drops the oldest.
-            (|at| (0.3 * at).min(9.0), None, None),
         ];
+        let all = |at: f64| 50.0 * at;
         for (number, (lag, told, at_end)) in cases.into_iter().enumerate() {
-            let (warnings, verdict) = watched(100, |at| 960.0 + at - lag(at));
+            let (warnings, verdict) = watched(100, |at| 960.0 + at - lag(at), all);
             assert_eq!(warnings, Vec::from_iter(told), "case {number}");
             assert_eq!(verdict, at_end, "case {number}");
         }
         let once_wrong = |at: f64| if at < 20.0 { 0.0 } else { 960.0 + at };
-        assert_eq!(watched(30, once_wrong), (vec![(4, Foreign)], None));
+        assert_eq!(watched(30, once_wrong, all), (vec![(4, Foreign)], None));
+    }
+
+    /// Then the outlet drops the oldest.
+    #[test]
+    fn a_network_that_carries_less_than_comes_is_no_clock() {
+        for slope in [0.002, 0.02, 0.3, 5.0] {
+            let sent = |at: f64| at - (slope * at).min(300.0);
+            let told = watched(100, |at| 960.0 + sent(at), |at| 50.0 * sent(at).max(0.0));
+            assert_eq!(told, (vec![], None), "{slope}");
+        }
     }
 
     #[test]
@@ -358,7 +410,7 @@ mod tests {
         let mut watch = StampWatch::default();
         watch.begin();
         assert!(watch.next_look().is_infinite() && watch.next_look() > 0.0);
-        watch.look(DAY, 1.0);
+        watch.look(DAY, 1, 1.0);
         assert_eq!(watch.verdict(), None);
     }
 }

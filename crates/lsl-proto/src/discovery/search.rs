@@ -598,7 +598,8 @@ impl Search {
         };
         found.note_way(reply, &mut self.ways);
         self.insert(uid.clone(), found, !was_relayed);
-        let has_twin = self.look_for_twin(&uid);
+        // One that has just come did not answer later.
+        let has_twin = before.is_some() && self.look_for_twin(&uid);
         match before {
             Some(_) if has_twin => Received::Changed,
             None => Received::New,

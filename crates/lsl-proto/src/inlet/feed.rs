@@ -210,6 +210,7 @@ impl Feed {
             self.counts.reconnects += u64::from(is_again);
             if let Some(decoder) = connection.feed() {
                 self.processing.set_nominal_srate(decoder.nominal_srate());
+                self.stamps.set_nominal_srate(decoder.nominal_srate());
                 self.pauses.is_regular = decoder.nominal_srate() > 0.0;
                 let granted = decoder.granted();
                 (self.resumption).opened(
@@ -238,7 +239,7 @@ impl Feed {
     fn look_at_stamps(&mut self, connection: &Connection, now: f64) {
         let is_live = !(connection.feed()).is_some_and(FeedDecoder::is_replaying);
         if let Some(stamp) = self.ring.newest().filter(|_| is_live) {
-            self.stamps.look(stamp, now);
+            self.stamps.look(stamp, self.counts.samples, now);
         }
     }
 

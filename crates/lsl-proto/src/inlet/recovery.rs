@@ -10,6 +10,7 @@ use super::successor::{Refused, is_described_alike, is_same_stream};
 use super::suspicion::{Doubt, Suspicion};
 use crate::config::{Config, Ipv6Mode};
 use crate::{Error, Result, StreamInfo};
+use state::Rescues;
 
 pub use super::endpoint::{Endpoint, is_unreachable};
 pub use super::suspicion::Flow;
@@ -195,8 +196,7 @@ pub struct Recovery {
     round_secs: f64,
     /// Outlets that could be the one that is looked for, as of the last round.
     candidates: usize,
-    /// Searches for the outlet of the feed that found it or its successor.
-    rescues: u64,
+    rescues: Rescues,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -267,7 +267,7 @@ impl Recovery {
             found: None,
             round_secs: FIRST_ROUND_SECS,
             candidates: 0,
-            rescues: 0,
+            rescues: Rescues::default(),
         }
     }
 
@@ -314,6 +314,7 @@ impl Recovery {
                 }
             }
             (Input::Connected, _) => {
+                self.rescues.count += u64::from(self.rescues.is_found);
                 self.forget_failures();
                 self.trials[Purpose::Feed as usize] = Trial::default();
                 if let Some(suspicion) = self.suspicion.as_mut().filter(|_| self.is_recoverable) {
@@ -589,6 +590,7 @@ impl Recovery {
 
     fn forget_failures(&mut self) {
         (self.failures, self.redials) = (0, 0);
+        self.rescues.is_found = false;
         self.refused = Refused::default();
     }
 
@@ -704,7 +706,8 @@ impl Recovery {
     /// after their pauses, but for those who failed since it began. Attempts of the outlet that was are over.
     fn end_search(&mut self, has_moved: bool, now: f64) {
         let rounds = self.rounds;
-        self.rescues += u64::from(self.is_feed_sought());
+        // One that only did not answer for a while still has its connection.
+        self.rescues.is_found |= self.is_feed_sought() && (has_moved || self.watch.is_none());
         self.candidates = 0;
         for purpose in PURPOSES {
             match *self.progress(purpose) {

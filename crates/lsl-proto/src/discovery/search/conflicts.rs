@@ -30,21 +30,30 @@ impl Conflicts {
         self.several > 0
     }
 
+    /// Takes note of a stream, unless there are so many alike that one more says nothing.
     pub(super) fn add(&mut self, identity: &[u8], uid: &[u8]) {
         let alike = self.alike.entry(identity.to_vec()).or_default();
-        alike.push(uid.to_vec());
-        self.several += usize::from(alike.len() == 2);
+        if alike.len() < MOST_ALIKE {
+            alike.push(uid.to_vec());
+            self.several += usize::from(alike.len() == 2);
+        }
     }
 
     pub(super) fn remove(&mut self, identity: &[u8], uid: &[u8]) {
         let Some(alike) = self.alike.get_mut(identity) else {
             return;
         };
-        self.several -= usize::from(alike.len() == 2);
+        let before = alike.len();
         alike.retain(|it| it != uid);
+        self.several -= usize::from((before, alike.len()) == (2, 1));
         if alike.is_empty() {
             self.alike.remove(identity);
         }
+    }
+
+    /// Returns whether nobody is told of this any more.
+    fn is_told(&self, identity: &[u8]) -> bool {
+        self.told.len() >= MOST_TOLD || self.told.contains(identity)
     }
 }
 
@@ -62,7 +71,8 @@ impl Search {
         }
         let twin = || {
             let found = self.found.get(uid)?;
-            let identity = found.identity.as_ref()?;
+            let identity = found.identity.as_ref();
+            let identity = identity.filter(|it| !self.conflicts.is_told(it))?;
             let is_alive = |other: &&Found| {
                 let since = found.first_seen.max(other.first_seen);
                 found.last_seen.min(other.last_seen) >= since + LATER_SECS
@@ -78,6 +88,9 @@ impl Search {
     /// Looks whether the outlet with the uid of `info` is of another host. Only a copied machine has the same.
     pub(super) fn look_for_clone(&mut self, info: StreamInfo) -> bool {
         let uid = info.uid_bytes();
+        if self.conflicts.is_told(uid) {
+            return false;
+        }
         let known = self.found.get(uid).map(|found| &found.info);
         let host = info.hostname_bytes();
         let is_other = |known: &&StreamInfo| {
@@ -91,15 +104,13 @@ impl Search {
     }
 
     fn tell_conflict(&mut self, identity: Vec<u8>, one: StreamInfo, other: StreamInfo) -> bool {
-        let is_news = self.conflicts.told.len() < MOST_TOLD && self.conflicts.told.insert(identity);
-        if is_news {
-            self.push_event(ResolverEvent::Conflict(Box::new([
-                one.clone(),
-                other.clone(),
-            ])));
-            self.conflicts.new.push((one, other));
-        }
-        is_news
+        self.conflicts.told.insert(identity);
+        self.push_event(ResolverEvent::Conflict(Box::new([
+            one.clone(),
+            other.clone(),
+        ])));
+        self.conflicts.new.push((one, other));
+        true
     }
 }
 
@@ -107,3 +118,26 @@ impl Search {
 const LATER_SECS: f64 = 0.4;
 
 const MOST_TOLD: usize = 1024;
+
+/// Of one stream. Anybody can make them up.
+const MOST_ALIKE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_streams_that_are_made_up_to_be_alike_few_are_kept() {
+        let mut conflicts = Conflicts::default();
+        for (number, several) in (0..50).zip([0, 1].into_iter().chain([1; 48])) {
+            conflicts.add(b"stream", &[number]);
+            assert_eq!(conflicts.several, several);
+        }
+        assert_eq!(conflicts.alike[&b"stream"[..]].len(), MOST_ALIKE);
+        for number in (0..50).rev() {
+            conflicts.remove(b"stream", &[number]);
+            assert_eq!(conflicts.may_be(), number > 1);
+        }
+        assert!(conflicts.alike.is_empty());
+    }
+}

@@ -20,6 +20,15 @@ pub enum InletState {
     Lost,
 }
 
+/// Searches for the outlet of the feed.
+#[derive(Debug, Default)]
+pub(super) struct Rescues {
+    /// Whether one found it or its successor, but there was no connection yet.
+    pub(super) is_found: bool,
+    /// Those that brought it back.
+    pub(super) count: u64,
+}
+
 impl Recovery {
     /// Returns the state of the data connection, of which the caller knows whether it was opened.
     pub fn state(&self, is_opened: bool) -> InletState {
@@ -40,9 +49,9 @@ impl Recovery {
         }
     }
 
-    /// Returns how many searches for the outlet of the feed found it, or its successor.
+    /// Returns how many searches for the outlet of the feed brought it back, or its successor.
     pub fn rescues(&self) -> u64 {
-        self.rescues
+        self.rescues.count
     }
 
     pub(super) fn is_feed_sought(&self) -> bool {

@@ -269,7 +269,7 @@ fn a_feed_that_never_comes_about_is_tried_ever_more_rarely() {
     assert_eq!([pause(&mut recovery), pause(&mut recovery)], [8.5, 8.5]);
     assert_eq!(recovery.failures, u32::MAX);
     recovery.handle(Input::Connected, 0.0);
-    assert!(!recovery.is_hopeless());
+    assert!(!recovery.is_hopeless() && recovery.rescues() == 1);
     assert!(recovery.poll_connect(Purpose::Clock, 0.0).is_some());
     assert_eq!(pause(&mut recovery), 0.5, "nothing is left of the failures");
 }
@@ -497,8 +497,18 @@ fn the_state_tells_what_is_known_of_the_outlet() {
     recovery.handle(Input::Found(vec![info("n", 2, "other")]), 20.0);
     assert_eq!(
         (recovery.state(false), recovery.rescues()),
-        (InletState::Connecting, 1)
+        (InletState::Connecting, 0)
     );
+    // Found is not yet there.
+    let attempt = begin(&mut recovery, Purpose::Feed, 20.0);
+    recovery.handle(Input::Failed(attempt.id, Failure::Connection), 20.1);
+    recovery.poll_action();
+    recovery.handle(Input::Found(vec![info("n", 2, "third")]), 21.0);
+    begin(&mut recovery, Purpose::Feed, 21.0);
+    for _ in 0..2 {
+        recovery.handle(Input::Connected, 21.1);
+        assert_eq!(recovery.rescues(), 1);
+    }
 }
 
 #[test]
