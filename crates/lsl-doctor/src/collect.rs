@@ -114,11 +114,13 @@ pub fn run(wishes: &Wishes<'_>) -> (Observations, Vec<Check>) {
         |seen| infos = ask(seen, wishes, is_loopback, &budget),
     );
     run.check("relay", |seen| seen.relays.is_some(), |_| {});
+    // Whatever there is to ask other machines, the streams themselves are opened.
+    let of_streams = budget.set_aside(infos.len() * streams::MOST_ADDRESSES);
     if may_send && !is_loopback && !(wishes.stop)() {
         (wishes.progress)("other machines");
         run.peers(wishes, &budget);
     }
-    run.streams(&infos, wishes, &budget);
+    run.streams(&infos, wishes, &of_streams);
     run.check("host.clock", |_| true, |seen| seen.clock_ppm = clock.ppm());
     run.check(
         "udp.drops",
@@ -374,7 +376,8 @@ fn ask(
 ) -> Vec<StreamInfo> {
     let timeout = std::time::Duration::from_secs_f64(SEARCH_SECS * wishes.patience);
     let (wave, found, test, named, relays) = thread::scope(|scope| {
-        let relays = scope.spawn(|| relays::look(wishes));
+        // On loopback nobody looks for others.
+        let relays = scope.spawn(|| (!is_loopback).then(|| relays::look(wishes, budget))?);
         let search = |it: &Selector| wishes.context.resolve_blocking(it, 0, timeout);
         let found = scope.spawn(move || search(&Selector::all()));
         let context = wishes.post.map(|it| &it.context);

@@ -325,6 +325,15 @@ pub struct BlockedProgram {
     /// Name of the rule.
     pub rule: String,
     pub profiles: BTreeSet<Profile>,
+    /// Whether it is the program that looks.
+    #[serde(default)]
+    pub is_self: bool,
+    /// Whether what comes over UDP is let in.
+    #[serde(default)]
+    pub is_tcp_alone: bool,
+    /// Whether a policy has the rule, which no command of this machine changes.
+    #[serde(default)]
+    pub is_of_policy: bool,
 }
 
 /// Kind of a network, for Windows' firewall.

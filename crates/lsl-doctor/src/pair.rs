@@ -59,6 +59,8 @@ pub enum PairError {
     Slow,
     /// It closed the connection.
     Gone,
+    /// What came is not what it encrypted.
+    Forged,
     /// It ended the pair, for this reason.
     Ended(String),
     /// No encrypted session with it comes about, for this reason, or none where the policy here wants one.
@@ -77,6 +79,9 @@ impl fmt::Display for PairError {
             Self::Greedy => "it wants to send more than a run needs",
             Self::Slow => "it says nothing for too long",
             Self::Gone => "it closed the connection",
+            Self::Forged => {
+                "what came is not what it has encrypted: something between the two changes it"
+            }
             Self::Interrupted => "interrupted",
             Self::Refused(why) => why,
             Self::Ended(why) => {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::observe::Place;
 use crate::observe::peers::network;
 use crate::observe::{
-    Chain, Hook, Interface, Kind, Manager, Observations, Os, PortsInUse, Program,
+    BlockedProgram, Chain, Hook, Interface, Kind, Manager, Observations, Os, PortsInUse, Program,
 };
 
 /// One way to put a cause right.
@@ -170,8 +170,17 @@ fn open_input_on_linux(
 }
 
 /// Takes away the rules of Windows' firewall that block a program, which no Allow rule does.
-pub fn unblock(seen: &Observations, program: &str) -> Remedy {
-    let program = program.replace('\'', "''");
+pub fn unblock(seen: &Observations, blocked: &BlockedProgram) -> Remedy {
+    if blocked.is_of_policy {
+        return Remedy::advice(
+            seen,
+            "a group policy has this rule: whoever administers this machine has to take it out",
+        );
+    }
+    // Any of these ends a string of PowerShell, and stands for itself if it is there twice.
+    let is_quote = |c: char| matches!(c, '\'' | '\u{2018}'..='\u{201b}');
+    let twice = |c: char| std::iter::repeat_n(c, if is_quote(c) { 2 } else { 1 });
+    let program: String = blocked.app.chars().flat_map(twice).collect();
     let run = format!(
         "Get-NetFirewallApplicationFilter -Program '{program}' | Get-NetFirewallRule | ? {{$_.Direction -eq 'Inbound' -and \
          $_.Action -eq 'Block'}} | Disable-NetFirewallRule"
@@ -426,6 +435,26 @@ mod tests {
             ],
             ..Interface::default()
         }
+    }
+
+    #[test]
+    fn a_path_stays_within_its_quotes() {
+        let blocked = |is_of_policy| BlockedProgram {
+            program: Program::default(),
+            app: "C:\\it\u{2019}s 'x'.exe".into(),
+            rule: String::new(),
+            profiles: [].into(),
+            is_self: false,
+            is_tcp_alone: false,
+            is_of_policy,
+        };
+        let seen = Observations::default();
+        let run = &unblock(&seen, &blocked(false)).run[0];
+        assert!(
+            run.contains("'C:\\it\u{2019}\u{2019}s ''x''.exe' |"),
+            "{run}"
+        );
+        assert!(unblock(&seen, &blocked(true)).run.is_empty());
     }
 
     #[test]

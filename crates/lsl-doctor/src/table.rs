@@ -136,6 +136,8 @@ enum Explains {
     All,
     /// It is a symptom itself, and what is not reached, or comes badly, may be so for it.
     ItselfAndNotReached,
+    /// It is a symptom itself, and what is not found may be so for it.
+    ItselfAndNotFound,
 }
 
 impl Explains {
@@ -160,6 +162,10 @@ impl Explains {
             Self::ItselfAndNotReached => {
                 !is_hidden && !matches!(symptom, Symptom::Poor(Trouble::Closed, _))
             }
+            Self::ItselfAndNotFound => matches!(
+                symptom,
+                Symptom::Nothing | Symptom::Missing(_) | Symptom::Half(_)
+            ),
             _ if matches!(symptom, Symptom::Poor(..)) => false,
             Self::NotFound => !is_hidden && !matches!(symptom, Symptom::Partial(_)),
             Self::Missing => matches!(symptom, Symptom::Missing(_)),
@@ -240,8 +246,14 @@ const RULES: &[Rule] = &[
     rule(
         "fw.program",
         Level::Fault,
+        filters::blocked_self,
+        Explains::NotFound,
+    ),
+    rule(
+        "fw.program",
+        Level::Risk,
         filters::blocked_program,
-        Explains::ItselfAndNotReached,
+        Explains::Itself,
     ),
     rule(
         "fw.program",
@@ -362,19 +374,19 @@ const RULES: &[Rule] = &[
         "relay.off",
         Level::Fault,
         relays::off,
-        Explains::ItselfAndNotReached,
+        Explains::ItselfAndNotFound,
     ),
     rule(
         "relay.foreign",
         Level::Fault,
         relays::foreign,
-        Explains::ItselfAndNotReached,
+        Explains::ItselfAndNotFound,
     ),
     rule(
         "relay.trust",
         Level::Fault,
         relays::barred,
-        Explains::ItselfAndNotReached,
+        Explains::ItselfAndNotFound,
     ),
     rule(
         "stream.silent",
@@ -496,7 +508,10 @@ pub fn diagnose(seen: &Observations) -> Diagnosis {
         unexplained.retain(|symptom| !explains(symptom));
         let is_symptom = matches!(
             rule.explains,
-            Explains::Itself | Explains::ItselfAndNotReached | Explains::All
+            Explains::Itself
+                | Explains::ItselfAndNotReached
+                | Explains::ItselfAndNotFound
+                | Explains::All
         ) && !cause.is_harmless;
         let is_finding = unexplained.len() < before || is_symptom;
         let finding = Finding {

@@ -2,6 +2,7 @@
 //! inlets. A relay that cannot be reached costs no search anything. Spec: relay §5.2.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak, mpsc};
@@ -394,12 +395,17 @@ async fn read(
 }
 
 /// Asks a relay, by its number among those of the configuration, for all that it knows. Returns how many streams that
-/// are. Blocks, for `limit` at most.
+/// are. Blocks, for `limit` at most, or until `stop`.
 ///
 /// # Errors
 /// Why it tells nothing: [`Error::Security`] with a text for people, [`Error::Io`], [`Error::Protocol`],
 /// [`Error::Timeout`].
-pub fn ask_all(context: &Context, relay: u32, limit: Duration) -> Result<usize> {
+pub fn ask_all(
+    context: &Context,
+    relay: u32,
+    limit: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<usize> {
     let (sender, receiver) = mpsc::channel();
     let context = context.clone();
     let asking = runtime::spawn(async move {
@@ -416,8 +422,15 @@ pub fn ask_all(context: &Context, relay: u32, limit: Duration) -> Result<usize> 
         let _ = sender.send(asked.map(|()| streams));
     });
     let _asking = AbortOnDrop(asking?);
-    let late = Err(Error::Timeout { operation: "watch" });
-    receiver.recv_timeout(limit).unwrap_or(late)
+    let end = local_clock() + limit.as_secs_f64();
+    while local_clock() < end && !stop() {
+        match receiver.recv_timeout(STOP_LATENCY.min(limit)) {
+            Ok(told) => return told,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Err(Error::Timeout { operation: "watch" })
 }
 
 /// Connects with a relay at the first of its addresses that lets us, and sends it a request.
@@ -448,7 +461,11 @@ pub(crate) async fn connect(
         expected,
         peers,
     };
-    let mut failure = Error::Protocol(format!("relay {host} has no address of a family in use"));
+    let none = io::Error::new(
+        io::ErrorKind::AddrNotAvailable,
+        "no address of a family in use",
+    );
+    let mut failure = Error::io(format!("relay {host}"), none);
     for address in found.into_iter().filter(is_usable).take(MAX_ADDRESSES) {
         let peer = SocketAddr::new(address, port);
         let exchange = Exchange::reply(request, MAX_DOCUMENT_BYTES);
@@ -473,6 +490,9 @@ const MAX_ASKING: usize = 8;
 
 /// Addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 8;
+
+/// How soon it is seen that the user does not want to wait.
+const STOP_LATENCY: Duration = Duration::from_millis(100);
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 

@@ -1,4 +1,4 @@
-//! What a run sends in all, whatever it finds: nobody's network is asked more. Spec: doctor Part B
+//! What a run sends in all, without the pair, whatever it finds: nobody's network is asked more. Spec: doctor Part B
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,6 +27,14 @@ impl Budget {
         take(&self.connections, wanted)
     }
 
+    /// Puts so many connections by, or what is left, for what comes later.
+    pub(super) fn set_aside(&self, connections: usize) -> Self {
+        Self {
+            datagrams: AtomicUsize::default(),
+            connections: self.connections(connections).into(),
+        }
+    }
+
     /// Returns how many datagrams are left.
     pub(super) fn left(&self) -> usize {
         self.datagrams.load(Ordering::Relaxed)
@@ -53,6 +61,8 @@ mod tests {
         let budget = Budget::new();
         assert_eq!((budget.datagrams(1400), budget.left()), (1400, 40));
         assert_eq!((budget.datagrams(50), budget.datagrams(1)), (40, 0));
-        assert_eq!((budget.connections(600), budget.connections(1)), (560, 0));
+        let later = budget.set_aside(10);
+        assert_eq!((budget.connections(600), budget.connections(1)), (550, 0));
+        assert_eq!((later.connections(11), later.datagrams(1)), (10, 0));
     }
 }

@@ -17,7 +17,7 @@ use lsl_core::secure::{
     Cause, Descriptor, Error, Local, OsRandom, Policy, PublicKey, Role, Security,
 };
 
-use super::line::{Line, close, never};
+use super::line::{Line, close};
 use super::pair::connect;
 use super::trust;
 use crate::pair::{PREAMBLE, PairError, bye};
@@ -27,6 +27,8 @@ use crate::table::pair::TEST_SESSION;
 #[derive(Debug)]
 pub struct Control {
     wire: Wire,
+    /// What was read before it was clear how it goes on.
+    received: Vec<u8>,
     /// Whether this end has greeted in plain text.
     pub(super) has_greeted: bool,
     /// Why it is in plain text, though this end has a key.
@@ -56,7 +58,8 @@ impl Control {
         match begin(stream, local, stop).and_then(|line| shake(line, security, stop)) {
             Ok(line) => Ok(Self::sealed(line, true)),
             Err(PairError::Refused(because)) if security.policy() != Policy::Required => {
-                let mut plain = Self::plain(greet(to)?, true)?;
+                // It may have to see first that the last one is over.
+                let mut plain = Self::plain(greet(to, WAIT_SECS, stop)?, true)?;
                 plain.bare_because = Some(because);
                 Ok(plain)
             }
@@ -77,33 +80,40 @@ impl Control {
             return Self::plain(stream, false);
         };
         stream.set_nonblocking(false)?;
-        let mut first = [0; PREAMBLE.len() + SECURE.len()];
-        let mut awaits = |stream: &TcpStream, least: usize| {
-            peek(stream, &mut first, least, WAIT_SECS, stop)?;
-            Ok::<_, io::Error>(first)
+        let _ = stream.set_write_timeout(Some(WRITE));
+        // Who is silent keeps others waiting.
+        let deadline = local_clock() + WAIT_SECS;
+        let is_over = || stop() || local_clock() > deadline;
+        let why = |error: PairError| match error {
+            PairError::Interrupted if !stop() => PairError::Slow,
+            error => error,
         };
-        if !awaits(&stream, PREAMBLE.len())?.starts_with(PREAMBLE) {
+        let mut first = Vec::new();
+        let mut awaits = |stream: &TcpStream, length| {
+            read_up_to(stream, &mut first, length, &is_over).map_err(|error| why(error.into()))?;
+            Ok::<_, PairError>(first.clone())
+        };
+        if awaits(&stream, PREAMBLE.len())? != PREAMBLE {
             return Err(PairError::Foreign);
         }
         stream.write_all(PREAMBLE)?;
         let begins = awaits(&stream, PREAMBLE.len() + 1)?;
-        if begins.get(PREAMBLE.len()) != SECURE.first() {
+        if begins.last() != SECURE.first() {
             if security.policy() == Policy::Required {
                 let _ = stream.write_all(&bye(PLAIN_THERE));
                 close(&mut stream);
                 return Err(PairError::Refused(PLAIN_HERE.into()));
             }
-            return Self::plain(stream, true);
+            let mut plain = Self::plain(stream, true)?;
+            plain.received = begins;
+            return Ok(plain);
         }
-        let mut first = awaits(&stream, PREAMBLE.len() + SECURE.len())?;
-        if !first.ends_with(SECURE) {
+        if !awaits(&stream, PREAMBLE.len() + SECURE.len())?.ends_with(SECURE) {
             return Err(PairError::Foreign);
         }
-        stream.read_exact(&mut first)?;
-        let _ = stream.set_write_timeout(Some(WRITE));
         let connection =
             Connection::responder(Arc::clone(local), Arc::new(doctor()), local_clock());
-        let line = shake(Line { stream, connection }, security, stop)?;
+        let line = shake(Line { stream, connection }, security, &is_over).map_err(why)?;
         Ok(Self::sealed(line, false))
     }
 
@@ -115,6 +125,7 @@ impl Control {
         let _ = stream.set_write_timeout(Some(WRITE));
         Ok(Self {
             wire: Wire::Plain(stream),
+            received: Vec::new(),
             has_greeted,
             bare_because: None,
         })
@@ -124,6 +135,7 @@ impl Control {
         let _ = line.stream.set_nodelay(true);
         Self {
             wire: Wire::Sealed(Box::new(line)),
+            received: Vec::new(),
             has_greeted,
             bare_because: None,
         }
@@ -139,7 +151,7 @@ impl Control {
         self.stream().peer_addr()
     }
 
-    fn stream(&self) -> &TcpStream {
+    pub(super) fn stream(&self) -> &TcpStream {
         match &self.wire {
             Wire::Plain(stream) => stream,
             Wire::Sealed(line) => &line.stream,
@@ -148,6 +160,9 @@ impl Control {
 
     /// Reads for so long at most; nothing at its end, no bytes if none came, or not all of a record.
     pub(super) fn read(&mut self, wait: Duration) -> Result<Option<Vec<u8>>, PairError> {
+        if !self.received.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.received)));
+        }
         self.stream().set_read_timeout(Some(wait))?;
         let mut buffer = vec![0; 16 * 1024];
         let mut stream = self.stream();
@@ -160,10 +175,14 @@ impl Control {
         buffer.truncate(length);
         match &mut self.wire {
             Wire::Plain(_) => Ok(Some(buffer)),
-            Wire::Sealed(line) => line
-                .open(&mut buffer)
-                .map(Some)
-                .map_err(|_| PairError::Gone),
+            Wire::Sealed(line) => {
+                line.open(&mut buffer)
+                    .map(Some)
+                    .map_err(|error| match error.cause() {
+                        Cause::RecordAuthFailed => PairError::Forged,
+                        _ => PairError::Gone,
+                    })
+            }
         }
     }
 
@@ -185,14 +204,14 @@ impl Drop for Control {
     }
 }
 
-/// Connects, and waits until it is sure that a doctor is there. An outlet closes on what it does not know.
-pub(super) fn greet(to: SocketAddr) -> io::Result<TcpStream> {
+/// Connects, and waits for so long until it is sure that a doctor is there. An outlet closes on what it does not know.
+pub(super) fn greet(to: SocketAddr, secs: f64, stop: &dyn Fn() -> bool) -> io::Result<TcpStream> {
     let mut stream = connect(to, CONNECT)?;
     stream.write_all(PREAMBLE)?;
     let mut answer = [0; PREAMBLE.len()];
     // What follows is left to the pair.
     let least = answer.len();
-    peek(&stream, &mut answer, least, CONNECT.as_secs_f64(), &never)?;
+    peek(&stream, &mut answer, least, secs, stop)?;
     if answer == PREAMBLE {
         Ok(stream)
     } else {
@@ -273,7 +292,7 @@ fn explain(
         (Some(Cause::NotAuthorised), Some(key), _) if security.trust().find(key).is_none() => {
             format!(
                 "its key {} is not trusted here. If `lsl key show` there says the same, run here: lsl trust add \
-                 NAME {key}",
+                 NAME {key} --role outlet (its streams are wanted here) or --role inlet (it wants those of this one)",
                 key.fingerprint()
             )
         }
@@ -327,6 +346,29 @@ fn peek(
     }
 }
 
+/// Reads until there are so many bytes, and none of what follows.
+fn read_up_to(
+    mut stream: &TcpStream,
+    first: &mut Vec<u8>,
+    length: usize,
+    is_over: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    stream.set_read_timeout(Some(TURN))?;
+    while first.len() < length {
+        if is_over() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => first.extend(byte),
+            Err(error) if is_late(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn is_late(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -358,4 +400,6 @@ const WRITE: Duration = Duration::from_secs(5);
 /// Until it is looked whether to stop.
 const TURN: Duration = Duration::from_millis(100);
 const NAP: Duration = Duration::from_millis(5);
-const WAIT_SECS: f64 = 10.0;
+const WAIT_SECS: f64 = 5.0;
+/// For the answer to a greeting.
+pub(super) const GREETING_SECS: f64 = 1.0;

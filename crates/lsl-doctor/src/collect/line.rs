@@ -116,6 +116,8 @@ impl Line {
             opened.extend_from_slice(bytes);
             Ok(())
         })?;
+        // New keys and answers to nothing: none of them concerns who talks. The end comes again, as that of the bytes.
+        while self.connection.poll_event().is_some() {}
         Ok(opened)
     }
 

@@ -12,7 +12,8 @@ use lsl_platform::routes::gateways;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Post;
-use super::control::{Control, greet};
+use super::control::{Control, GREETING_SECS, greet};
+use super::line::never;
 use super::post::{directed, groups, small_segments};
 use super::socket::{leave_by, open};
 use crate::observe::{Class, Fact, Interface, Kind, Observations, OtherSide, PortsInUse};
@@ -46,7 +47,8 @@ pub fn dial(addresses: &[IpAddr], ports: RangeInclusive<u16>) -> Option<(TcpStre
     let at = |port| addresses.iter().map(move |it| SocketAddr::new(*it, port));
     thread::scope(|scope| {
         let places = ports.flat_map(at).take(MOST_TRIES);
-        let tries = places.map(|to| scope.spawn(move || greet(to).ok().map(|it| (it, to))));
+        let tries = places
+            .map(|to| scope.spawn(move || Some((greet(to, GREETING_SECS, &never).ok()?, to))));
         let tries: Vec<_> = tries.collect();
         let found = tries.into_iter().map(|it| it.join().ok().flatten());
         // All are waited for.
@@ -355,7 +357,6 @@ mod tests {
     use lsl_core::secure::{Policy, SecretKey, Security};
 
     use super::*;
-    use crate::collect::line::never;
     use crate::pair::Side;
 
     const NAP: Duration = Duration::from_millis(5);
@@ -408,7 +409,7 @@ mod tests {
                 served
             });
             let port = there.listens()[0];
-            let (stream, _) = find(&[address], port, PortsInUse::default()).unwrap();
+            let stream = greet((address, port).into(), 60.0, &never).unwrap();
             let control = Control::dialled(stream, dials, &never);
             let asked = talk(control, Side::Dials, &here, 1);
             is_over.store(true, Ordering::Relaxed);
@@ -453,6 +454,67 @@ mod tests {
         settings.migrate_until = "2099-12-31".parse().ok();
         let trust = TrustList::from_peers(peers.collect()).unwrap();
         Security::from_parts(settings, of(key), trust).unwrap()
+    }
+
+    /// Connects a doctor with another, up to where both talk in encrypted records.
+    fn sealed() -> (Control, Control) {
+        let rec = machine(Policy::Required, 1, &[(2, TrustedRole::Outlet)]);
+        let amp = machine(Policy::Required, 2, &[(1, TrustedRole::Inlet)]);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                let (stream, _) = listener.accept().unwrap();
+                Control::accepted(stream, Some(&amp), &never).unwrap()
+            });
+            let here =
+                Control::dialled(greet(to, 60.0, &never).unwrap(), Some(&rec), &never).unwrap();
+            (here, there.join().unwrap())
+        })
+    }
+
+    #[test]
+    fn a_forged_record_is_told_from_an_end() {
+        let read = |forge: fn(&Control)| {
+            let (here, mut there) = sealed();
+            forge(&here);
+            drop(here);
+            loop {
+                match there.read(CONNECT) {
+                    // The request of the session.
+                    Ok(Some(bytes)) => assert!(PREAMBLE.starts_with(&bytes), "{bytes:?}"),
+                    ended => return ended,
+                }
+            }
+        };
+        let record = |here: &Control| {
+            let bytes = [&[0, 64][..], &[7; 64]].concat();
+            here.stream().write_all(&bytes).unwrap();
+        };
+        assert_eq!(read(record), Err(PairError::Forged));
+        assert_eq!(read(|_| ()), Ok(None));
+    }
+
+    #[test]
+    fn who_leaves_or_is_silent_holds_nobody_up() {
+        let amp = machine(Policy::Required, 2, &[]);
+        let accepted = |said: &[u8], stop: &dyn Fn() -> bool, closes: bool| {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let mut dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            dialled.write_all(said).unwrap();
+            let dialled = (!closes).then_some(dialled);
+            let (stream, _) = listener.accept().unwrap();
+            let ended = Control::accepted(stream, Some(&amp), stop).unwrap_err();
+            drop(dialled);
+            ended
+        };
+        let (half, wrong) = (&PREAMBLE[..4], [PREAMBLE, b"LSL:wrong/1\r\n\r\n"].concat());
+        for said in [&b""[..], half, PREAMBLE] {
+            assert_eq!(accepted(said, &never, true), PairError::Gone, "{said:?}");
+        }
+        assert_eq!(accepted(half, &|| true, false), PairError::Interrupted);
+        assert_eq!(accepted(half, &never, false), PairError::Slow);
+        assert_eq!(accepted(&wrong, &never, false), PairError::Foreign);
     }
 
     /// Who dials whom; whether what they say is encrypted, or what each is told.
@@ -531,7 +593,7 @@ mod tests {
             });
             // The port itself, then the range, which is the same here.
             assert!(find(&[address], port, none).is_none());
-            let closed = greet((address, port).into()).unwrap_err();
+            let closed = greet((address, port).into(), GREETING_SECS, &never).unwrap_err();
             assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
         });
         let post = post();

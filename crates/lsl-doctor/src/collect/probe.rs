@@ -41,8 +41,14 @@ pub enum Finding {
     Failed(Error),
 }
 
-/// Opens a session with the outlet of a resolved stream, as an inlet would, and closes it. Blocks.
-pub fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) -> Checked {
+/// Opens a session with the outlet of a resolved stream, as an inlet would, and closes it. Blocks until it is over, or
+/// `stop`ped.
+pub fn check(
+    security: &Security,
+    local: &Arc<Local>,
+    info: &StreamInfo,
+    stop: &dyn Fn() -> bool,
+) -> Checked {
     let is_minimal = info
         .security_advert()
         .is_some_and(|claimed| claimed.minimal);
@@ -56,9 +62,9 @@ pub fn check(security: &Security, local: &Arc<Local>, info: &StreamInfo) -> Chec
         )),
     };
     for address in addresses(info) {
-        checked = check_at(security, local, address, expected.as_ref());
+        checked = check_at(security, local, address, expected.as_ref(), stop);
         // Another address of the same outlet may be reachable.
-        if !matches!(checked.finding, Finding::Failed(Error::Io { .. })) {
+        if stop() || !matches!(checked.finding, Finding::Failed(Error::Io { .. })) {
             break;
         }
     }
@@ -88,9 +94,10 @@ fn check_at(
     local: &Arc<Local>,
     address: SocketAddr,
     expected: Option<&Descriptor>,
+    stop: &dyn Fn() -> bool,
 ) -> Checked {
     let mut peer = None;
-    let shaken = KeyProbe::at(address, Arc::clone(local)).and_then(|probe| {
+    let shaken = KeyProbe::at(address, Arc::clone(local), stop).and_then(|probe| {
         let key = probe.peer();
         peer = Some(key);
         let (remote, here) = probe.line.ends()?;
@@ -102,7 +109,7 @@ fn check_at(
             }
         };
         let mut finding = None;
-        let suite = probe.greet(|descriptor| {
+        let suite = probe.greet(stop, |descriptor| {
             let admitted = security.admits_stream(&key, remote, here, &descriptor);
             if let Err(cause) = admitted {
                 finding = Some(Finding::Here(cause));
@@ -138,11 +145,11 @@ pub struct KeyProbe {
 }
 
 impl KeyProbe {
-    /// Connects and starts the handshake. Blocks, at most for 15 s.
+    /// Connects and starts the handshake. Blocks, at most for 15 s; once connected, for one after `stop`.
     ///
     /// # Errors
     /// Why the outlet proved no key.
-    pub fn at(address: SocketAddr, local: Arc<Local>) -> Result<Self> {
+    pub fn at(address: SocketAddr, local: Arc<Local>, stop: &dyn Fn() -> bool) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, CONNECT)
             .map_err(|error| Error::io(format!("connecting with {address}"), error))?;
         stream
@@ -150,7 +157,7 @@ impl KeyProbe {
             .map_err(|error| Error::io("socket", error))?;
         let connection = Connection::initiator(local, REQUEST, local_clock(), &mut OsRandom)?;
         let mut line = Line { stream, connection };
-        match line.proceed(None, &never)? {
+        match line.proceed(None, stop)? {
             Event::Question(Question::PeerKey(peer)) => Ok(Self { line, peer }),
             _ => Err(unexpected()),
         }
@@ -168,17 +175,21 @@ impl KeyProbe {
     }
 
     /// Goes on until the outlet has accepted us and `judge` its stream, then closes the session.
-    fn greet(mut self, judge: impl FnOnce(Descriptor) -> Result<(), Cause>) -> Result<Suite> {
+    fn greet(
+        mut self,
+        stop: &dyn Fn() -> bool,
+        judge: impl FnOnce(Descriptor) -> Result<(), Cause>,
+    ) -> Result<Suite> {
         // Nobody reads the name there.
         let accepted = Answer::PeerKey(Ok(String::new()));
         let Event::Question(Question::Descriptor(said)) =
-            self.line.proceed(Some(accepted), &never)?
+            self.line.proceed(Some(accepted), stop)?
         else {
             return Err(unexpected());
         };
         let Event::Established(info) = self
             .line
-            .proceed(Some(Answer::Descriptor(judge(said))), &never)?
+            .proceed(Some(Answer::Descriptor(judge(said))), stop)?
         else {
             return Err(unexpected());
         };
@@ -206,12 +217,6 @@ mod tests {
     fn knock_at(answer: &[u8]) -> Error {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let local = Arc::new(Local {
-            key: SecretKey::generate(&mut OsRandom).unwrap(),
-            psk: None,
-            suites: Suites::of_this_cpu(),
-            pad_to: 0,
-        });
         thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut stream, _) = listener.accept().unwrap();
@@ -224,7 +229,26 @@ mod tests {
                 // The other side may have heard enough.
                 let _ = stream.write_all(answer);
             });
-            KeyProbe::at(address, local).unwrap_err()
+            KeyProbe::at(address, local(), &never).unwrap_err()
+        })
+    }
+
+    #[test]
+    fn who_accepts_and_says_nothing_is_left_when_the_user_wants() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let begun = local_clock();
+        let error = KeyProbe::at(address, local(), &|| true).unwrap_err();
+        assert_eq!(error.cause(), Cause::Timeout, "{error}");
+        assert!(local_clock() - begun < 5.0, "a handshake has 10 s");
+    }
+
+    fn local() -> Arc<Local> {
+        Arc::new(Local {
+            key: SecretKey::generate(&mut OsRandom).unwrap(),
+            psk: None,
+            suites: Suites::of_this_cpu(),
+            pad_to: 0,
         })
     }
 

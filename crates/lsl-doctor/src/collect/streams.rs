@@ -29,7 +29,7 @@ pub(super) fn open(
     budget: &Budget,
 ) -> Option<Vec<StreamProbed>> {
     let security = wishes.context.security().ok()?;
-    let with_keys = |info: &StreamInfo| with_keys(security, info, budget);
+    let with_keys = |info: &StreamInfo| with_keys(security, info, wishes, budget);
     let (mut probed, are_plain): (Vec<_>, Vec<_>) = at_once(infos, OPENED_AT_ONCE, with_keys)
         .into_iter()
         .unzip();
@@ -108,7 +108,12 @@ fn at_once<T: Sync, R: Send>(all: &[T], most: usize, work: impl Fn(&T) -> R + Sy
 }
 
 /// Opens a stream if it is encrypted. Returns whether it is to be opened without.
-fn with_keys(security: &Security, info: &StreamInfo, budget: &Budget) -> (StreamProbed, bool) {
+fn with_keys(
+    security: &Security,
+    info: &StreamInfo,
+    wishes: &Wishes<'_>,
+    budget: &Budget,
+) -> (StreamProbed, bool) {
     let addresses = probe::addresses(info);
     let mut probed = StreamProbed {
         uid: info.uid().into_owned(),
@@ -146,8 +151,14 @@ fn with_keys(security: &Security, info: &StreamInfo, budget: &Budget) -> (Stream
         }
         // Of a relay, which is dialled by what it says of itself.
         _ if addresses.is_empty() => {}
-        (Way::Secure, Some(local)) if budget.connections(1) > 0 => {
-            let judged = trust::judge(security, local, info);
+        (Way::Secure, Some(local))
+            if !(wishes.stop)() && budget.connections(addresses.len()) == addresses.len() =>
+        {
+            let judged = trust::judge(security, local, info, wishes.stop);
+            // Whoever was interrupted knows nothing.
+            if (wishes.stop)() {
+                return (probed, false);
+            }
             probed.opened = Some(match judged.verdict {
                 Verdict::Ok => Opened::Yes,
                 Verdict::Failed if judged.is_unreachable => Opened::Unreachable,
@@ -290,7 +301,7 @@ const OPENED_AT_ONCE: usize = 8;
 const OPEN_SECS: f64 = 1.5;
 const FEED_SECS: f64 = 3.0;
 /// Of each family one.
-const MOST_ADDRESSES: usize = 2;
+pub(super) const MOST_ADDRESSES: usize = 2;
 const MOST_FED: usize = 8;
 const MOST_BYTES_PER_SEC: f64 = 5e6;
 const MOST_VALUES: usize = 1 << 16;

@@ -49,8 +49,14 @@ impl Judged {
     }
 }
 
-/// Opens a session with the outlet of a stream as an inlet would, if it offers one, and closes it. Blocks.
-pub fn judge(security: &Security, local: &Arc<Local>, info: &StreamInfo) -> Judged {
+/// Opens a session with the outlet of a stream as an inlet would, if it offers one, and closes it. Blocks until it is
+/// over, or `stop`ped.
+pub fn judge(
+    security: &Security,
+    local: &Arc<Local>,
+    info: &StreamInfo,
+    stop: &dyn Fn() -> bool,
+) -> Judged {
     if info.security_advert().is_none() {
         let text = (security.policy() == Policy::Required).then(|| PLAINTEXT.to_owned());
         return Judged {
@@ -58,7 +64,7 @@ pub fn judge(security: &Security, local: &Arc<Local>, info: &StreamInfo) -> Judg
             ..Judged::new(Verdict::Plaintext)
         };
     }
-    let Checked { peer, finding } = probe::check(security, local, info);
+    let Checked { peer, finding } = probe::check(security, local, info, stop);
     let mut judged = Judged::new(Verdict::Failed);
     if let Some(key) = &peer {
         judged.fingerprint = Some(key.fingerprint().to_string());

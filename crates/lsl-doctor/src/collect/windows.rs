@@ -12,7 +12,8 @@ pub(super) fn firewall(ports: PortsInUse) -> Firewall {
     let is_lsl = |port: u16| ports.iter().any(|it| it.multicast == port || it.has(port));
     let holders = port_holders().unwrap_or_default().into_iter();
     let holders = holders.filter(|it| is_lsl(it.port)).map(|it| it.pid);
-    let mut pids: Vec<u32> = holders.chain([std::process::id()]).collect();
+    let own = std::process::id();
+    let mut pids: Vec<u32> = holders.chain([own]).collect();
     pids.sort_unstable();
     pids.dedup();
     let programs = pids.into_iter().filter_map(|pid| {
@@ -25,7 +26,7 @@ pub(super) fn firewall(ports: PortsInUse) -> Firewall {
         manager: Manager::Windows,
         is_readable: true,
         chains: Vec::new(),
-        windows: Some(read(&Registry, &programs, &ports)),
+        windows: Some(read(&Registry, &programs, own, &ports)),
     }
 }
 

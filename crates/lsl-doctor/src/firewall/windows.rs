@@ -19,10 +19,12 @@ pub trait Machine {
     fn variable(&self, name: &str) -> Option<String>;
 }
 
-/// Reads what concerns these programs, each with its path: of all, those that have ports of LSL.
+/// Reads what concerns these programs, each with its path: of all, those that have ports of LSL, and the one that
+/// looks.
 pub fn read(
     machine: &dyn Machine,
     programs: &[(Program, String)],
+    own_pid: u32,
     ports: &[PortsInUse],
 ) -> WindowsFirewall {
     let number = |key: &str, name: &str| {
@@ -60,6 +62,9 @@ pub fn read(
                 continue;
             };
             rule.profiles.retain(|it| !is_local || merges(it));
+            if rule.profiles.is_empty() {
+                continue;
+            }
             let path = expanded(&rule.app, machine);
             let of_rule = programs
                 .iter()
@@ -69,6 +74,9 @@ pub fn read(
                 app: rule.app.clone(),
                 rule: rule.name.clone(),
                 profiles: rule.profiles.clone(),
+                is_self: program.pid == own_pid,
+                is_tcp_alone: rule.protocol == Some(TCP),
+                is_of_policy: !is_local,
             }));
         }
     }
@@ -130,7 +138,7 @@ impl BlockRule {
 
     /// Whether it is about ports of LSL.
     fn concerns(&self, ports: &[PortsInUse]) -> bool {
-        let is_tcp_or_udp = self.protocol.is_none_or(|it| it == 6 || it == 17);
+        let is_tcp_or_udp = self.protocol.is_none_or(|it| it == TCP || it == UDP);
         let mut own = ports.iter().flat_map(|it| it.udp());
         let overlaps = |own: (u16, u16)| {
             let mut all = self.ports.iter();
@@ -160,6 +168,8 @@ fn keys_of(profile: Profile) -> &'static [&'static str] {
     }
 }
 
+const TCP: u8 = 6;
+const UDP: u8 = 17;
 const LOCAL: &str = r"SYSTEM\CurrentControlSet\Services\SharedAccess\Parameters\FirewallPolicy";
 const POLICY: &str = r"SOFTWARE\Policies\Microsoft\WindowsFirewall";
 /// Each network that the machine was in, with its category.
@@ -244,7 +254,7 @@ mod tests {
             program(8, r"C:\Program Files\LabRecorder\LabRecorder.exe"),
         ];
         let recorded = Recorded(format!("{HEALTHY}\n{more}"));
-        read(&recorded, &programs, &[PortsInUse::default()])
+        read(&recorded, &programs, 8, &[PortsInUse::default()])
     }
 
     #[test]
@@ -271,10 +281,31 @@ mod tests {
         let alone =
             format!("{policy}\\PrivateProfile\nAllowLocalPolicyMerge 0x0\n{RULES}\n{BLOCK}");
         check(&alone, &[(7, &[Public])]);
+        check(&alone.replace("|Profile=Public", ""), &[]);
         check(
             &format!("{policy}\\FirewallRules\n{BLOCK}"),
             &[(7, &[Private, Public])],
         );
+    }
+
+    #[test]
+    fn rules_say_what_they_block_and_whose_they_are() {
+        let of = |more: &str| {
+            let found = look(more).blocked;
+            let [it] = &found[..] else {
+                panic!("{found:?}")
+            };
+            (it.is_self, it.is_tcp_alone, it.is_of_policy)
+        };
+        assert_eq!(of(&format!("{RULES}\n{BLOCK}")), (false, false, false));
+        let tcp = BLOCK.replace("Protocol=17", "Protocol=6");
+        assert_eq!(of(&format!("{RULES}\n{tcp}")), (false, true, false));
+        let policy = r"HKLM\SOFTWARE\Policies\Microsoft\WindowsFirewall\FirewallRules";
+        let own = BLOCK.replace(
+            "C:\\Py\\Python.exe",
+            "%ProgramFiles%\\LabRecorder\\LabRecorder.exe",
+        );
+        assert_eq!(of(&format!("{policy}\n{own}")), (true, false, true));
     }
 
     #[test]

@@ -189,31 +189,50 @@ pub(super) fn is_taken(seen: &Observations) -> bool {
         .is_some_and(|port| port.is_taken)
 }
 
-/// A rule of Windows' firewall that blocks a program of LSL: no other rule helps.
+/// A rule of Windows' firewall that blocks this program: no other rule helps.
+pub(super) fn blocked_self(seen: &Observations) -> Option<Cause> {
+    blocked(seen, |it| it.is_self)
+}
+
+/// The same of another program of LSL. That explains nothing of what this one finds, and whether the firewall that
+/// has the rule is the one in force, the registry does not say.
 pub(super) fn blocked_program(seen: &Observations) -> Option<Cause> {
+    let all = &seen.firewall.as_ref()?.windows.as_ref()?.blocked;
+    let is_own = |app: &str| all.iter().any(|it| it.is_self && it.app == app);
+    blocked(seen, |it| !it.is_self && !is_own(&it.app))
+}
+
+fn blocked(seen: &Observations, is_meant: impl Fn(&BlockedProgram) -> bool) -> Option<Cause> {
     let windows = seen.firewall.as_ref()?.windows.as_ref()?;
     let everywhere = |it: &&BlockedProgram| windows.holds_everywhere(&it.profiles);
-    let certain = windows.blocked.iter().find(everywhere);
-    let blocked = certain.or_else(|| windows.blocked.first())?;
+    let meant = || windows.blocked.iter().filter(|it| is_meant(it));
+    let certain = meant().find(everywhere);
+    let blocked = certain.or_else(|| meant().next())?;
     let BlockedProgram { program, app, .. } = blocked;
     let elsewhere = if certain.is_some() {
         ""
     } else {
         ", in some of the networks that this machine knows"
     };
+    let effect = if blocked.is_tcp_alone {
+        "others cannot open its streams"
+    } else {
+        "it finds no streams by groups, and nobody finds its own"
+    };
     Some(Cause {
         is_guess: certain.is_none(),
-        is_harmless: certain.is_none(),
+        // This one offers nothing, and what it searches for comes by UDP.
+        is_harmless: certain.is_none() || blocked.is_self && blocked.is_tcp_alone,
         subject: program.name.clone(),
         text: format!(
-            "A rule blocks {app} (pid {}), not LSL{elsewhere}: it finds no streams by groups, and nobody finds its own.",
+            "A rule blocks {app} (pid {}), not LSL{elsewhere}: {effect}.",
             program.pid
         ),
         seen: vec![format!(
             "rule \"{}\": Action=Block, Dir=In, active",
             blocked.rule
         )],
-        remedies: vec![remedy::unblock(seen, app)],
+        remedies: vec![remedy::unblock(seen, blocked)],
         ..Cause::default()
     })
 }

@@ -1,5 +1,6 @@
 use super::tests::{check_itself, healthy, ids, notes};
 use super::*;
+use crate::observe::peers::{RelaySeen, RelayTrouble};
 use crate::observe::{
     Barred, ClockAnswer, DescriptorsUsed, Fed, LibraryUsed, Opened, Place, Program, SocketDrops,
     StreamProbed, Verdict,
@@ -32,6 +33,26 @@ fn probed(change: impl Fn(&mut StreamProbed, &mut Fed)) -> Observations {
         probed: Some(vec![stream]),
         ..healthy()
     }
+}
+
+/// A relay has no part in streams that came without it.
+#[test]
+fn a_relay_that_is_off_hides_no_trouble_of_streams() {
+    let mut seen = probed(|it, fed| {
+        it.rate = 200.0;
+        fed.clock = Some(ClockAnswer::Silent);
+    });
+    seen.relays = Some(vec![RelaySeen {
+        relay: "relay:16570".into(),
+        streams: None,
+        trouble: Some((RelayTrouble::Unreachable, "connection refused".into())),
+    }]);
+    assert_eq!(ids(&seen), ["relay.off", "stream.slow", "clock.none"]);
+    // Such as are found nowhere may be those that it would tell of.
+    (seen.probed, seen.found) = (None, Some(Vec::new()));
+    seen.wave.as_mut().unwrap().streams.clear();
+    assert_eq!(ids(&seen), ["relay.off"]);
+    assert_eq!(diagnose(&seen).unexplained, []);
 }
 
 /// Each trouble, just there and just not there.

@@ -77,9 +77,10 @@ impl<'a> End<'a> {
     /// What this machine's policy says, as a code does.
     pub(super) fn policy(&self) -> u8 {
         match self.context.security().map(|it| it.policy()) {
-            Ok(Policy::Off) | Err(_) => 0,
+            Ok(Policy::Off) => 0,
             Ok(Policy::Migrate) => 1,
-            Ok(_) => 2,
+            // What cannot be used lets nothing through.
+            _ => 2,
         }
     }
 
@@ -113,11 +114,13 @@ impl<'a> End<'a> {
         };
         (self.show)("the other machine");
         let stop = || self.stop.requested();
-        let security = self.context.security().ok().map(|it| &**it);
-        let control = match side {
-            Side::Dials => Control::dialled(stream, security, &stop),
-            Side::Accepts => Control::accepted(stream, security, &stop),
-        };
+        // Meant to be encrypted, and it cannot be: nothing is said in plain text.
+        let security = self.context.security();
+        let security = security.map_err(|error| PairError::Refused(error.to_string()));
+        let control = security.and_then(|security| match side {
+            Side::Dials => Control::dialled(stream, Some(security), &stop),
+            Side::Accepts => Control::accepted(stream, Some(security), &stop),
+        });
         let talked = control.and_then(|control| {
             let hello = hello.ok_or(PairError::Gone)?;
             if let Some(because) = &control.bare_because {
@@ -254,11 +257,13 @@ fn said(class: Class) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
     use lsl_core::config::{Config, Source};
     use lsl_core::{ChannelFormat, Outlet, StreamInfo};
     use lsl_doctor::observe::StreamAsked;
+    use lsl_doctor::pair::PREAMBLE;
 
     use super::*;
 
@@ -298,6 +303,34 @@ mod tests {
             let (seen, ended) = end.talk(stream, Side::Accepts, &post, &base, &Asked::default());
             assert!(seen.is_none());
             assert_eq!(ended, Err(PairError::Gone));
+        });
+    }
+
+    #[test]
+    fn nothing_is_said_where_encryption_cannot_be_used() {
+        let foreign = Config::from_text("[security]\nenabled = true\n").unwrap();
+        let context = Context::new(foreign);
+        let broken = context.security().unwrap_err().to_string();
+        with(|end, _| {
+            let end = End {
+                context: &context,
+                ..*end
+            };
+            let (config, base) = (Config::loopback(), Observations::default());
+            let post = Post::open(&config, &base, 0).unwrap();
+            for side in [Side::Dials, Side::Accepts] {
+                let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+                let mut other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                other.write_all(PREAMBLE).unwrap();
+                let (stream, _) = listener.accept().unwrap();
+                let (seen, ended) = end.talk(stream, side, &post, &base, &Asked::default());
+                assert!(seen.is_none());
+                assert_eq!(ended, Err(PairError::Refused(broken.clone())));
+                let mut said = Vec::new();
+                // With what was not read the connection is reset.
+                let _ = other.read_to_end(&mut said);
+                assert_eq!(said, b"", "{side:?}");
+            }
         });
     }
 

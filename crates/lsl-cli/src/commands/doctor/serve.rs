@@ -51,12 +51,15 @@ then knows what arrived here. It talks with one machine at a time. To learn how 
 most 500 datagrams and 64 connections, to that machine and to the groups of LSL; then it looks, and sends, as `lsl
 doctor` with the address of that machine does. Nothing is changed.
 
-Exit status: 0 nothing is wrong; 1 a fault, or the port is taken; 2 wrong usage; 3 nobody came in ten minutes.";
+Exit status: 0 nothing is wrong; 1 a fault, no pair with who came, or the port is taken; 2 wrong usage; 3 nobody
+came in ten minutes.";
 
 impl Serve {
     pub(crate) fn run(&self, globals: &Globals) -> Outcome {
         let loaded = globals.load()?;
         let context = Context::new(loaded.config.clone());
+        // Nobody would be talked with, and least of all in plain text.
+        context.security()?;
         let stop = Stop::install()?;
         let line = progress::line(true);
         let show = |layer: &str| line.set_message(layer.to_owned());
@@ -84,7 +87,7 @@ impl Serve {
             at: start,
             are_first: true,
         };
-        let (mut status, mut refused) = (None, None);
+        let (mut status, mut refused) = (None, Refused::default());
         while !stop.requested() && (self.keep || local_clock() < start + MOST_SECS) {
             if keys.try_recv().is_ok() {
                 let seen = end.look(&Asked::default(), Some(&post));
@@ -119,10 +122,11 @@ impl Serve {
             line.set_message("");
             let host = from.ip().to_canonical().to_string();
             let Some(seen) = seen else {
-                // Who looks whether the port is open says nothing; of who gets no session once is enough.
-                if matches!(ended, Err(PairError::Refused(_))) && refused.as_ref() != Some(&ended) {
+                // Who looks whether the port is open says nothing.
+                if let Err(PairError::Refused(why)) = &ended
+                    && refused.add(from.ip().to_canonical(), why)
+                {
                     note_end(&host, &ended);
-                    refused = Some(ended);
                 }
                 continue;
             };
@@ -137,11 +141,17 @@ impl Serve {
             dials.at = local_clock() + AGAIN_SECS;
         }
         line.finish_and_clear();
+        if refused.untold > 0 {
+            note(format!("{} more came, and got no pair", refused.untold));
+        }
         match status {
             Some(0) => Ok(()),
             Some(_) => Err(Failure::Told(FOUND)),
             None if self.keep || stop.requested() => Ok(()),
-            None => Err(Failure::NotFound("nobody came".into())),
+            None => Err(match refused.told.pop() {
+                Some((from, why)) => Failure::Runtime(format!("no pair with {from}: {why}")),
+                None => Failure::NotFound("nobody came".into()),
+            }),
         }
     }
 
@@ -203,6 +213,30 @@ impl Dials {
     }
 }
 
+/// Who came and got no session. Anybody may come, with as many keys as he likes: the screen is the operator's.
+#[derive(Debug, Default)]
+struct Refused {
+    told: Vec<(IpAddr, String)>,
+    untold: usize,
+}
+
+impl Refused {
+    /// Returns whether it is told: not what was, and few of each.
+    fn add(&mut self, from: IpAddr, why: &str) -> bool {
+        let of_it = || self.told.iter().filter(|it| it.0 == from);
+        if of_it().any(|it| it.1 == why) {
+            return false;
+        }
+        let is_told = of_it().count() < MOST_OF_ONE && self.told.len() < MOST_TOLD;
+        if is_told {
+            self.told.push((from, why.to_owned()));
+        } else {
+            self.untold += 1;
+        }
+        is_told
+    }
+}
+
 /// The machine that came.
 fn of(address: IpAddr) -> Asked {
     Asked {
@@ -238,10 +272,31 @@ const DIAL_SECS: f64 = 2.0;
 /// From a run to the next that this end begins.
 const AGAIN_SECS: f64 = 60.0;
 const NAP: Duration = Duration::from_millis(50);
+/// As one thing after the other is put right there, with an error between.
+const MOST_OF_ONE: usize = 4;
+const MOST_TOLD: usize = 12;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strangers_have_few_words_on_the_screen() {
+        let mut refused = Refused::default();
+        let from = |last| IpAddr::from([10, 50, 0, last]);
+        assert!(refused.add(from(1), "no key"));
+        assert!(!refused.add(from(1), "no key"), "it is said already");
+        assert!(refused.add(from(1), "key 1 is not trusted"));
+        let mut told = 2;
+        for last in 1..100 {
+            for key in 2..10 {
+                let why = format!("key {key} is not trusted");
+                told += usize::from(refused.add(from(last), &why));
+            }
+            assert!(told <= MOST_OF_ONE * usize::from(last));
+        }
+        assert_eq!((told, refused.untold), (MOST_TOLD, 99 * 8 + 2 - MOST_TOLD));
+    }
 
     #[test]
     fn a_peer_is_dialled_seldom_and_its_outlets_once() {

@@ -157,7 +157,7 @@ fn check_all(security: &Security, local: &Arc<Local>, found: &[StreamInfo]) -> V
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(info) = found.get(index) else { break };
-                    let row = CheckedStream::of(info, judge(security, local, info));
+                    let row = CheckedStream::of(info, judge(security, local, info, &|| false));
                     let mut rows = rows
                         .lock()
                         .unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -326,6 +326,9 @@ fn what_windows_says_counts_where_it_holds_in_every_network() {
             app: r"C:\it's\python.exe".into(),
             rule: "python.exe".into(),
             profiles: set(blocked),
+            is_self: false,
+            is_tcp_alone: false,
+            is_of_policy: false,
         };
         let windows = WindowsFirewall {
             networks: set(networks),
@@ -355,13 +358,31 @@ fn what_windows_says_counts_where_it_holds_in_every_network() {
         );
     };
     check(&machine(&[Private], &[], &[]), &[], &[]);
-    let blocked = machine(&[Private], &[Private, Public], &[]);
+    let mut blocked = machine(&[Private], &[Private, Public], &[]);
     check(&blocked, &["fw.program"], &[]);
-    let command = &diagnose(&blocked).findings[0].remedies[0].run[0];
+    let found = diagnose(&blocked).findings.remove(0);
+    assert_eq!(found.level, Level::Risk);
+    let command = &found.remedies[0].run[0];
     assert!(
         command.contains(r"-Program 'C:\it''s\python.exe' |"),
         "{command}"
     );
+    // What this program does not find has another cause.
+    nothing(&mut blocked);
+    assert_eq!(diagnose(&blocked).unexplained, [Symptom::Nothing]);
+    let own = |is_tcp_alone, change: Change| {
+        let mut seen = machine(&[Private], &[Private], &[]);
+        let windows = seen.firewall.as_mut().unwrap().windows.as_mut().unwrap();
+        let it = &mut windows.blocked[0];
+        (it.is_self, it.is_tcp_alone) = (true, is_tcp_alone);
+        change(&mut seen);
+        seen
+    };
+    check(&own(false, |_| {}), &[], &["fw.program"]);
+    check(&own(true, nothing), &[], &["fw.program"]);
+    let own = own(false, nothing);
+    check(&own, &["fw.program"], &[]);
+    assert_eq!(diagnose(&own).findings[0].level, Level::Fault);
     for networks in [&[Private, Public][..], &[]] {
         check(&machine(networks, &[Public], &[]), &[], &["fw.program"]);
     }
