@@ -217,9 +217,8 @@ impl Context {
     /// [`Error::Argument`](crate::Error::Argument) if the text is none of these.
     pub fn add_known_peer(&self, peer: &str) -> crate::Result<()> {
         let known_hosts = self.known_hosts();
-        if known_hosts.add(self.config(), peer)? {
-            known_hosts.answer(self);
-        }
+        known_hosts.add(self.config(), peer)?;
+        known_hosts.answer(self);
         Ok(())
     }
 

@@ -54,7 +54,7 @@ typedef enum {
 typedef struct {
     uint32_t size;           /**< Set it to sizeof(lslx_inlet_health_t); becomes what was filled. */
     uint32_t state;          /**< One of lslx_inlet_state_t. */
-    double silent_seconds;   /**< Since the last sample or connection; -1.0 before any sample. */
+    double silent_seconds;   /**< Since the last sample; -1.0 before the first. */
     double expected_seconds; /**< So long it may be silent, by its pauses; -1.0 if unknown. */
     uint32_t clock;          /**< One of lslx_clock_suspect_t. */
     uint32_t reserved;

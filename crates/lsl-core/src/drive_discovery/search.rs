@@ -398,13 +398,13 @@ impl Driver {
         let known = known.filter(|it| it.is_complete);
         let known = known.filter(|it| names.is_empty() || allows(names, &it.interface));
         let hosts = self.inbox.context.known_hosts();
+        let port = self.network.multicast_port;
+        let targets = known.map(|it| (it.address, SocketAddr::from((it.address, port))));
+        let targets = targets.filter(|(_, to)| self.is_usable(to));
         let mut sent = 0;
-        for neighbour in known.take(MOST_NEIGHBOURS) {
-            let to = SocketAddr::from((neighbour.address, self.network.multicast_port));
-            if self.is_usable(&to) {
-                hosts.asks_neighbour(neighbour.address);
-                sent += u64::from(link.socket.send_to(datagram, to).await.is_ok());
-            }
+        for (host, to) in targets.take(MOST_NEIGHBOURS) {
+            hosts.asks_neighbour(host);
+            sent += u64::from(link.socket.send_to(datagram, to).await.is_ok());
         }
         self.inbox.context.discovery_counters().queries.add(sent);
     }

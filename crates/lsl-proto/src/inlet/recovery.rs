@@ -308,6 +308,7 @@ impl Recovery {
             }
             (Input::Done(purpose), _) => {
                 *self.progress(purpose) = Progress::Unwanted;
+                self.trials[purpose as usize] = Trial::default();
                 if purpose == Purpose::Feed {
                     self.end_watch();
                     self.forget_failures();
@@ -446,8 +447,11 @@ impl Recovery {
     /// Ends an attempt that did all it was for: its purpose is not wanted any more. Returns false if it was
     /// over before; then another one begins.
     pub fn finish(&mut self, id: AttemptId) -> bool {
-        let progress = self.trying(id);
-        progress.map(|it| *it = Progress::Unwanted).is_some()
+        let trying = self.connections.iter().position(|it| it.is(id));
+        let Some(purpose) = trying else { return false };
+        self.connections[purpose] = Progress::Unwanted;
+        self.trials[purpose] = Trial::default();
+        true
     }
 
     /// Returns the next work for the driver, each once. A search waits for no other work: it answers the

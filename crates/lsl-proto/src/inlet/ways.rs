@@ -131,9 +131,9 @@ const NEXT_PAUSE_SECS: f64 = 0.15;
 /// Connections of one race at a time. Those that nobody answered count, too, or it would last as long again.
 const MAX_CONNECTIONS: usize = 4;
 
-/// How long the others have after the first was refused: a network of ours takes milliseconds, while a host that is
-/// not there takes all of a connection's limit, and the outlet is to be looked for.
-const OTHERS_SECS: f64 = 0.5;
+/// How long the others have after the first was refused: a network of ours takes milliseconds, and a second more if a
+/// packet is lost, while a host that is not there takes all of a connection's limit, and the outlet is to be looked for.
+const OTHERS_SECS: f64 = 1.25;
 
 #[cfg(test)]
 mod tests {
@@ -217,7 +217,7 @@ mod tests {
                 &[1, 2, 3],
                 &[1, 2],
                 &[(2, 7)],
-                "0:1 10:? 10:2@7 10:3 510:failed",
+                "0:1 10:? 10:2@7 10:3 1260:failed",
             ),
             (
                 &[1, 2, 3, 4, 5, 6],

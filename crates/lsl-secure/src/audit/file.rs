@@ -131,8 +131,8 @@ impl Writer {
             let written = match self.write_piece(lines, is_many, dropped, now) {
                 Ok(len) => len,
                 Err((len, error)) => {
-                    // A file that went bad may be replaced by a good one.
-                    self.current = None;
+                    // A file that went bad may be replaced by a good one, which has no name yet.
+                    (self.current, self.is_named) = (None, false);
                     let lines = count_lines(lines.get(len..).unwrap_or_default());
                     return Err(Lost { lines, error });
                 }
@@ -222,10 +222,11 @@ impl Writer {
             {
                 self.prev = Some(hash(last));
                 self.seq += count;
-                self.told_dropped = dropped;
-                self.is_named = true;
             }
             let count = count.saturating_sub(names);
+            if count > 0 {
+                self.told_dropped = dropped;
+            }
             let ends = lines.split_inclusive(|byte| *byte == b'\n');
             let ends = ends.take(usize::try_from(count).unwrap_or(usize::MAX));
             return Err((ends.map(<[u8]>::len).sum(), error));

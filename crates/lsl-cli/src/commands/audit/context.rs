@@ -98,7 +98,7 @@ impl<'line> Place<'line> {
         }
     }
 
-    /// Whether it is the first line of a chain, which says what program writes it.
+    /// Whether it is the first line of a chain in its file, which says what program writes it.
     pub(super) fn begins_chain(&self) -> bool {
         self.event.as_deref() == Some("log_opened")
     }

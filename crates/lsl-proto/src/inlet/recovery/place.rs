@@ -92,10 +92,14 @@ impl Recovery {
         let named = [false, true].map(|is_v6| self.endpoint_of(info, Some(is_v6)));
         let is_named = named.iter().flatten().any(|it| it.data == endpoint.data);
         if let Some(purpose @ (Purpose::Feed | Purpose::FullInfo)) = purpose
-            && !is_named
             && self.takes_ways(purpose)
         {
-            self.trials[purpose as usize] = Trial::Unproven;
+            let trial = if is_named {
+                Trial::All
+            } else {
+                Trial::Unproven
+            };
+            self.trials[purpose as usize] = trial;
         }
         if purpose != Some(Purpose::Feed) && self.is_feed_trying() {
             return false;
