@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_busiest_second_is_known_once_one_is_over() {
-        let hour = EverySecond::every(Duration::from_secs(3600));
+        let hour = EverySecond::every(Duration::from_hours(1));
         assert_eq!(hour.peak_percent(), None);
         // Often, so that a busy machine does not miss all of them.
         let looks = EverySecond::every(Duration::from_millis(10));

@@ -4,7 +4,6 @@
 //! A test binary of its own, because the child of a threaded process may do next to nothing.
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
-#![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -184,7 +184,7 @@ impl Stored {
             let (groups, _) = super::load::merge(runs.collect());
             for results in groups.into_iter().map(|group| group.results) {
                 let machine = results.machine.cpu.clone();
-                self.insert(&page.name, &part.name, machine, results);
+                self.insert(&page.name, &part.name, &machine, results);
             }
         }
         Ok(())
@@ -204,14 +204,14 @@ impl Stored {
                 _ if own.is_some() => format!("{machine} of theirs"),
                 _ => machine,
             };
-            self.insert(&page, &part, name, results);
+            self.insert(&page, &part, &name, results);
         }
     }
 
     /// Adds results under a name, with a number behind it if others have it.
-    fn insert(&mut self, page: &str, part: &str, machine: String, results: Results) {
+    fn insert(&mut self, page: &str, part: &str, machine: &str, results: Results) {
         let numbered = (2..).map(|number| format!("{machine} ({number})"));
-        let mut names = std::iter::once(machine.clone()).chain(numbered);
+        let mut names = std::iter::once(machine.to_owned()).chain(numbered);
         let free = names.find_map(|name| {
             let key = [page.to_owned(), part.to_owned(), name];
             (!self.0.contains_key(&key)).then_some(key)
