@@ -6,6 +6,8 @@
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+mod forked;
+
 use std::io;
 use std::sync::Arc;
 
@@ -16,23 +18,7 @@ use lsl_secure::handshake::{
 };
 use lsl_secure::{Cause, Descriptor, Error, Local, OsRandom, Record, SecretKey, Session, Suites};
 
-/// Runs `child` in a forked process; true if it returned true there.
-fn in_child(child: impl FnOnce() -> bool) -> bool {
-    // SAFETY: this process has no other thread that holds a lock the child needs (the test harness
-    // waits in a join), and the child leaves by `_exit`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        let status = i32::from(!child());
-        // SAFETY: ends this process at once, without running what belongs to the parent.
-        unsafe { libc::_exit(status) };
-    }
-    let mut status = 0;
-    // SAFETY: our own child, and a place for its status that outlives the call.
-    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    assert_eq!(waited, pid);
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-}
+use forked::in_child;
 
 fn local() -> Arc<Local> {
     Arc::new(Local {

@@ -6,6 +6,8 @@
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+mod forked;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -18,25 +20,7 @@ use lsl_secure::{
     Cause, Descriptor, PublicKey, Role, SecretKey, Security, SessionEntry, files, keyfile,
 };
 
-/// Runs `child` in a forked process; true if it returned true there. An alarm ends a child that waits
-/// for a lock for ever.
-fn in_child(child: impl FnOnce() -> bool) -> bool {
-    // SAFETY: what the child needs of this process is the subject of the test; it leaves by `_exit`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        // SAFETY: the default action of SIGALRM ends the child.
-        unsafe { libc::alarm(20) };
-        let status = i32::from(!child());
-        // SAFETY: ends this process at once, without running what belongs to the parent.
-        unsafe { libc::_exit(status) };
-    }
-    let mut status = 0;
-    // SAFETY: our own child, and a place for its status that outlives the call.
-    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    assert_eq!(waited, pid);
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-}
+use forked::in_child;
 
 const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 20));
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 10));
