@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use lsl_platform::fork::PerProcess;
@@ -56,8 +57,8 @@ struct ContextShared {
     /// Outlets that hide what they are and did not show themselves.
     backoff: Mutex<Backoff>,
     discovery: Arc<DiscoveryCounters>,
-    /// Streams of which it was told that there are two.
-    conflicts: Mutex<HashSet<Vec<u8>>>,
+    /// Hashes of what streams have in common of which it was told that there are two: strangers choose how long it is.
+    conflicts: Mutex<HashSet<u64>>,
 }
 
 impl Context {
@@ -257,16 +258,10 @@ impl Context {
     pub(crate) fn tell_conflict(&self, one: &StreamInfo, other: &StreamInfo) {
         let mut told = lock_ignoring_poison(&self.shared.conflicts);
         let is_clone = one.uid_bytes() == other.uid_bytes();
-        let key = if is_clone {
-            one.uid_bytes().to_vec()
-        } else {
-            let what = [
-                one.source_id_bytes(),
-                one.name_bytes(),
-                one.stream_type_bytes(),
-            ];
-            what.join(&0)
-        };
+        let uid = is_clone.then(|| one.uid_bytes());
+        let names = [one.source_id_bytes(), one.name_bytes()];
+        let identity = (!is_clone).then(|| (names, one.stream_type_bytes()));
+        let key = told.hasher().hash_one((uid, identity));
         if told.len() >= MOST_CONFLICTS || !told.insert(key) {
             return;
         }

@@ -88,7 +88,7 @@ fn every_format_arrives_complete_and_exact() {
 }
 
 #[test]
-fn chunks_markers_and_fast_streams_lose_nothing() {
+fn chunks_and_fast_streams_lose_nothing() {
     let lab = Lab::new();
     let generator = lab.start(&[
         "gen",
@@ -107,9 +107,7 @@ fn chunks_markers_and_fast_streams_lose_nothing() {
         "--count",
         "20000",
         "--wait",
-        "--markers",
     ]);
-    let markers = lab.start(&["recv", "type=Markers", "-o", "jsonl", "-n", "1"]);
     let received = lab
         .run(&["recv", "Fast", "-o", "jsonl", "--count", "20000"])
         .ok();
@@ -118,12 +116,19 @@ fn chunks_markers_and_fast_streams_lose_nothing() {
         samples(&received) == expected,
         "other samples than those sent"
     );
-    let marker = samples(&markers.wait().ok());
+    generator.wait().ok();
+}
+
+#[test]
+fn markers_come_beside_the_signal() {
+    let lab = Lab::new();
+    let _generator = lab.start(&["gen", "--name", "Amp", "--markers"]);
+    let received = lab.run(&["recv", "type=Markers", "-o", "jsonl", "-n", "1"]);
+    let marker = samples(&received.ok());
     assert!(
         marker[0][0].as_str().unwrap().starts_with("marker "),
         "{marker:?}"
     );
-    generator.wait().ok();
 }
 
 #[test]
