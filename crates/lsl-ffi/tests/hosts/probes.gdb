@@ -19,7 +19,12 @@ define elements
       if $element[2] == -1
         printf "|%s=%s", (char *) $element[0], (char *) $element[1]
       else
-        printf "|%s=%lu bytes", (char *) $element[0], $element[2]
+        printf "|%s=", (char *) $element[0]
+        set $byte = 0
+        while $byte < $element[2]
+          printf "%02x", ((unsigned char *) $element[1])[$byte]
+          set $byte = $byte + 1
+        end
       end
     end
     set $i = $i + 1

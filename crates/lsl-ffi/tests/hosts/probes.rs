@@ -1,8 +1,11 @@
 //! What a debugger reads out of the probes while a stream is encrypted: a stand-in for BPF programs, which kernels of
-//! test machines do not let run. Spec: audit §2, §7 test 8.
+//! test machines do not let run, and that no key is among it. Spec: audit §2, §7 tests 3 and 8.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::Command;
+
+use lsl_core::secure::{SecretKey, keyfile};
 
 use crate::keys::{self, Ciphers};
 use crate::stage::{Outcome, Stage, source_of};
@@ -15,6 +18,9 @@ pub(crate) fn tests() -> Vec<Test> {
         run: Box::new(probes),
     }]
 }
+
+/// Of the device's key.
+const SEED: &[u8; 32] = b"known seed of a device's key, 32";
 
 /// Contexts of each side, by the lowest byte of their words.
 const CONTEXTS: [&str; 10] = [
@@ -33,16 +39,27 @@ const CONTEXTS: [&str; 10] = [
 fn probes(stage: &Stage) -> Outcome {
     let folder = stage.folder("probes")?;
     let program = stage.compile("cc", "c/probes.c", &["-std=gnu11"], &folder)?;
+    let config = keys::device(&folder, Ciphers::All)?;
+    let key = folder.join("device_key.pem");
+    fs::remove_file(&key).map_err(|error| error.to_string())?;
+    keyfile::write_new_key(&key, &SecretKey::from_seed(SEED), None)
+        .map_err(|error| error.to_string())?;
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-x"])
         .arg(source_of("hosts/probes.gdb"))
         .arg(program)
-        .env(keys::VARIABLE, keys::device(&folder, Ciphers::All)?);
+        .env(keys::VARIABLE, config);
     let said = Stage::run(gdb, &folder)?;
     check(&said).map_err(|what| format!("{what}, in:\n{said}"))
 }
 
 fn check(said: &str) -> Outcome {
+    // Bytes are printed in hex.
+    let hex: Vec<_> = SEED.iter().map(|byte| format!("{byte:02x}")).collect();
+    let seed = String::from_utf8_lossy(SEED);
+    let is_told = said.contains(&hex.concat()) || said.contains(&*seed);
+    expect("key", &is_told, &false)?;
+
     let ours = |line: &&str| line.contains("liblsl.so");
     let sites: Vec<&str> = said.lines().filter(ours).collect();
     let names = sites
@@ -132,12 +149,10 @@ fn check(said: &str) -> Outcome {
             expect(text, &has(text), &true)?;
         }
         let known = of("data").filter(|line| line[1] == session.to_string());
-        let known: Vec<_> = known.flatten().collect();
-        expect(
-            "session",
-            &known.contains(&&"lsl::session_id=16 bytes"),
-            &true,
-        )?;
+        let mut ids = known
+            .flatten()
+            .filter_map(|it| it.strip_prefix("lsl::session_id="));
+        expect("session", &ids.next().map(str::len), &Some(32))?;
     }
     Ok(())
 }
