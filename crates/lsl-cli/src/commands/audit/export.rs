@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::thread;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lsl_core::local_clock;
@@ -174,8 +176,14 @@ fn open(path: &Path, log: &[PathBuf]) -> Outcome<File> {
         let text = format!("{} is the log itself: name another file", path.display());
         return Err(Failure::Usage(text));
     }
-    try_lock(&file, true)
-        .map_err(|_| Failure::Runtime(format!("another program is writing {}", path.display())))?;
+    let deadline = local_clock() + LOCK_SECS;
+    while try_lock(&file, true).is_err() {
+        if local_clock() > deadline {
+            let text = format!("another program is writing {}", path.display());
+            return Err(Failure::Runtime(text));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
     Ok(file)
 }
 
@@ -285,6 +293,10 @@ impl Groups {
         Ok(())
     }
 }
+
+/// Seconds to wait for an exporter that ends, or for a child that its process just forked: both have its file for a
+/// moment longer.
+const LOCK_SECS: f64 = 0.5;
 
 /// So many bytes are written together.
 const GROUPS_LEN: usize = 64 << 10;
