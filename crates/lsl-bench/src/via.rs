@@ -4,7 +4,9 @@
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -226,8 +228,19 @@ fn redis(port: u16) -> Outcome<KilledOnDrop> {
     Ok(server)
 }
 
+/// Returns a port that nobody has, and that no other run beside this one is given before its server has it.
 fn free_port() -> Outcome<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(PORTS_OF_A_RUN);
+    for _ in PORTS {
+        let number = first.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let number = number % u32::from(PORTS.end - PORTS.start);
+        let port = PORTS.start + u16::try_from(number).unwrap_or_default();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(Failure::Runtime("no port is free".into()))
 }
 
 fn wait_for(port: u16) -> Outcome {
@@ -240,6 +253,10 @@ fn wait_for(port: u16) -> Outcome {
     }
     Ok(())
 }
+
+/// Behind those of LSL, and before those that systems give to whoever connects.
+const PORTS: Range<u16> = 17_000..32_000;
+const PORTS_OF_A_RUN: u32 = 32;
 
 const REDIS: &str = "redis-server";
 
