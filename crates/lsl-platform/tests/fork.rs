@@ -3,30 +3,14 @@
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
 
+mod forked;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 
 use lsl_platform::fork::{Generation, PerProcess};
 
-/// Runs `child` in a forked process; true if it returned true there.
-fn in_child(child: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child takes no lock of this process but the allocator's, which every C library hands
-    // over, and leaves by `_exit`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork failed");
-    if pid == 0 {
-        // SAFETY: the default action of SIGALRM ends a child that waits for ever.
-        unsafe { libc::alarm(20) };
-        let status = i32::from(!child());
-        // SAFETY: ends this process at once, without running what belongs to the parent.
-        unsafe { libc::_exit(status) };
-    }
-    let mut status = 0;
-    // SAFETY: our own child, and a place for its status that outlives the call.
-    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    assert_eq!(waited, pid);
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-}
+use forked::in_child;
 
 #[test]
 fn inherited_objects_refuse_and_new_ones_work() {

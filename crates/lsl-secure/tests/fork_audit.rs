@@ -5,6 +5,7 @@
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
 
+#[path = "../../lsl-platform/tests/forked/mod.rs"]
 mod forked;
 
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "fork, waitpid and _exit have no safe form")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+#[path = "../../lsl-platform/tests/forked/mod.rs"]
 mod forked;
 
 use std::io;
