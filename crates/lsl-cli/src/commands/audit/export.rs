@@ -4,8 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::thread;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use lsl_core::local_clock;
@@ -176,14 +174,8 @@ fn open(path: &Path, log: &[PathBuf]) -> Outcome<File> {
         let text = format!("{} is the log itself: name another file", path.display());
         return Err(Failure::Usage(text));
     }
-    let deadline = local_clock() + LOCK_SECS;
-    while try_lock(&file, true).is_err() {
-        if local_clock() > deadline {
-            let text = format!("another program is writing {}", path.display());
-            return Err(Failure::Runtime(text));
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
+    try_lock(&file, true)
+        .map_err(|_| Failure::Runtime(format!("another program is writing {}", path.display())))?;
     Ok(file)
 }
 
@@ -294,10 +286,6 @@ impl Groups {
     }
 }
 
-/// Seconds to wait for an exporter that ends, or for a child that its process just forked: both have its file for a
-/// moment longer.
-const LOCK_SECS: f64 = 0.5;
-
 /// So many bytes are written together.
 const GROUPS_LEN: usize = 64 << 10;
 
@@ -346,6 +334,8 @@ mod tests {
             assert!(groups.take(line.as_bytes(), &Picked::default()));
         }
         groups.write_if(0, &mut file).unwrap();
+        // A child that another test just forked has the file until it is another program.
+        disk::unlock(&file);
     }
 
     #[test]
@@ -384,6 +374,7 @@ mod tests {
             fs::write(&out, foreign).unwrap();
             let mut file = open(&out, &[]).unwrap();
             assert!(resume(&mut file).is_err());
+            disk::unlock(&file);
             assert_eq!(fs::read(&out).unwrap(), foreign.as_bytes());
         }
         fs::remove_dir_all(directory).unwrap();
