@@ -356,8 +356,7 @@ impl Feed {
 
     /// Returns what a connection of now asks for, if anything.
     pub fn asked(&self, now: f64) -> Option<Asked> {
-        // The last samples may have come long before they were read.
-        let silent_secs = (self.counts.last_arrival).map(|read| now - read + LATE_READ_SECS);
+        let silent_secs = self.counts.last_arrival.map(|arrival| now - arrival);
         self.resumption.asked(silent_secs)
     }
 
@@ -499,10 +498,6 @@ fn process(
     }
     stamps.len()
 }
-
-/// Seconds by which samples may be read later than they came, on a busy machine: an outlet that started within them
-/// took the place of the one before and gives everything. Spec: resume §2.1.
-const LATE_READ_SECS: f64 = 1.0;
 
 /// How often the log is told of losses, after the first ones, in seconds.
 const REPORT_SECS: f64 = 60.0;

@@ -128,10 +128,9 @@ fn stamps_go_on_over_a_connection_that_lost_nothing_and_only_then() {
         generation: generation("a"),
         next: 6,
     };
-    // Read at 0.0, but it may have come a second before.
     assert_eq!(
         feed.asked(1.5).unwrap().from,
-        ReplayFrom::At(position, Some(2_500))
+        ReplayFrom::At(position, Some(1_500))
     );
     let (mut connection, _) = connect(&mut feed, Some(("a", 6, 7)));
     receive(&mut feed, &mut connection, &samples(2..3)).unwrap();
