@@ -210,12 +210,13 @@ impl Context {
         self.shared.lost.get()
     }
 
-    /// Has searches of this context ask one more host or network directly, those that run included, and its outlets
-    /// answer it: what `lab.KnownPeers` takes, such as `amp-pc`, `10.1.0.7:16575` or `10.1.2.0/24`. A process that
-    /// forks leaves it to its child to add it again.
+    /// Has searches of this context ask one more host or network directly, those that run included: what
+    /// `lab.KnownPeers` takes, such as `amp-pc`, `10.1.0.7:16575` or `10.1.2.0/24`. Its outlets answer the addresses
+    /// and networks also from beyond the networks of this host; names are only asked. At most 1,024 are added. A
+    /// process that forks leaves it to its child to add them again.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if the text is none of these.
+    /// [`Error::Argument`](crate::Error::Argument) if the text is none of these, or there are too many.
     pub fn add_known_peer(&self, peer: &str) -> crate::Result<()> {
         let known_hosts = self.known_hosts();
         known_hosts.add(self.config(), peer)?;

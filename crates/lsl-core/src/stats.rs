@@ -148,7 +148,7 @@ pub struct InletStats {
     pub available: usize,
     /// Bytes of channel data waiting to be pulled.
     pub available_bytes: usize,
-    /// Seconds since the last sample or connection; `None` before the first.
+    /// Seconds since the last sample came, or a later connection was opened; `None` before either.
     pub idle_secs: Option<f64>,
     /// Connections that went on without a loss where the one before them broke. Spec: resume §6.
     pub resumed: u64,

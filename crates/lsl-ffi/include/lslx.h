@@ -23,7 +23,7 @@ typedef struct {
     uint64_t reconnects;      /**< Times the connection was made again after a loss. */
     uint64_t available;       /**< Samples that wait to be pulled. */
     uint64_t available_bytes; /**< The memory of their values. */
-    double idle_seconds;      /**< Since the last sample; -1.0 before the first. */
+    double idle_seconds;      /**< Since the last sample or later connection; -1.0 before either. */
     uint64_t resumed;         /**< Connections that lost nothing since the one before broke. */
     uint64_t replayed;        /**< Samples pushed before their connection was made. */
     uint64_t lost_exact;      /**< Samples known to be missing. */
@@ -54,7 +54,7 @@ typedef enum {
 typedef struct {
     uint32_t size;           /**< Set it to sizeof(lslx_inlet_health_t); becomes what was filled. */
     uint32_t state;          /**< One of lslx_inlet_state_t. */
-    double silent_seconds;   /**< Since the last sample; -1.0 before the first. */
+    double silent_seconds;   /**< As idle_seconds above, but -1.0 before the first sample. */
     double expected_seconds; /**< So long it may be silent, by its pauses; -1.0 if unknown. */
     uint32_t clock;          /**< One of lslx_clock_suspect_t. */
     uint32_t reserved;
@@ -207,10 +207,11 @@ LIBLSL_C_API int32_t lslx_inlet_gaps(lsl_inlet in, lslx_gap_t *buffer, uint32_t 
 LIBLSL_C_API int32_t lslx_outlet_skip(lsl_outlet out, uint64_t samples);
 
 /**
- * Has searches ask one more host or network directly, those that run included, and outlets
- * answer it: what KnownPeers of lsl_api.cfg takes, such as amp-pc, 10.1.0.7:16575 or
- * 10.1.2.0/24. For this process only. 0 or an error code: lsl_argument_error for anything
- * else.
+ * Has searches ask one more host or network directly, those that run included: what KnownPeers
+ * of lsl_api.cfg takes, such as amp-pc, 10.1.0.7:16575 or 10.1.2.0/24, in UTF-8. Outlets
+ * answer addresses and networks also from beyond the networks of this host; names are only
+ * asked. For this process only, and at most 1,024. 0 or an error code: lsl_argument_error for
+ * anything else.
  */
 LIBLSL_C_API int32_t lslx_add_known_peer(const char *peer);
 

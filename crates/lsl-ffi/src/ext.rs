@@ -35,7 +35,7 @@ pub struct InletStats {
     pub available: u64,
     /// Bytes of channel data waiting to be pulled.
     pub available_bytes: u64,
-    /// Seconds since the last sample arrived; -1.0 before the first.
+    /// Seconds since the last sample came, or a later connection was opened; -1.0 before either.
     pub idle_seconds: f64,
     /// Connections that went on without a loss where the one before them broke.
     pub resumed: u64,
@@ -57,7 +57,7 @@ pub struct InletHealth {
     pub size: u32,
     /// State of the data connection, one of `lslx_inlet_state_t`.
     pub state: u32,
-    /// Seconds since the last sample or connection; -1.0 before the first sample.
+    /// Seconds since the last sample came, or a later connection was opened; -1.0 before the first sample.
     pub silent_seconds: f64,
     /// Seconds that the stream may be silent; -1.0 if that is not known.
     pub expected_seconds: f64,
@@ -142,8 +142,8 @@ pub struct Consumer {
     pub reserved: [u32; 5],
 }
 
-/// Has searches ask one more host or network directly, and outlets answer it; see [`Context::add_known_peer`].
-/// Returns 0 or an error code.
+/// Has searches ask one more host or network directly, see [`Context::add_known_peer`]. Returns 0 or an error code: -3
+/// also for what is no UTF-8.
 ///
 /// [`Context::add_known_peer`]: lsl_core::Context::add_known_peer
 ///
@@ -154,7 +154,9 @@ pub unsafe extern "C" fn lslx_add_known_peer(peer: *const c_char) -> i32 {
     status(|| {
         // SAFETY: the caller vouches for it.
         let peer = unsafe { strings::bytes(peer) }.unwrap_or_default();
-        let added = context().add_known_peer(&String::from_utf8_lossy(peer));
+        let no_text = |_| refuse(code::ARGUMENT, "a known peer is written in UTF-8");
+        let peer = std::str::from_utf8(peer).map_err(no_text)?;
+        let added = context().add_known_peer(peer);
         added.map_err(|error| fail(&error))
     })
 }

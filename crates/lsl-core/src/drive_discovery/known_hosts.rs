@@ -148,16 +148,22 @@ impl KnownHosts {
     /// Has searches ask a host or a network, too, from now on, and returns whether it is a new one.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if the text names none.
+    /// [`Error::Argument`](crate::Error::Argument) if the text names none, or there are too many.
     pub(crate) fn add(&self, config: &Config, peer: &str) -> crate::Result<bool> {
         let mut config = config.clone();
         config.set_known_peers(&[peer])?;
-        Ok(self.known.update(|known| {
-            extend(&mut known.added.0, config.unicast_peers());
-            extend(&mut known.added.1, config.peer_networks());
+        self.known.update(|known| {
+            let (mut peers, mut networks) = known.added.clone();
+            extend(&mut peers, config.unicast_peers());
+            extend(&mut networks, config.peer_networks());
+            if peers.len() + networks.len() > MAX_ADDED {
+                let text = format!("not more than {MAX_ADDED} known peers: add their networks");
+                return Err(crate::Error::Argument(text));
+            }
+            known.added = (peers, networks);
             let (peers, networks) = (known.peers.clone(), known.networks.clone());
-            known.set(peers, networks)
-        }))
+            Ok(known.set(peers, networks))
+        })
     }
 
     /// Has the outlets of a context answer whoever is asked, also from beyond its networks.
@@ -240,12 +246,16 @@ impl KnownHosts {
         }
     }
 
-    /// Takes note of a neighbour that is asked, and from then on as a known peer if it answers.
-    pub(crate) fn asks_neighbour(&self, host: Ipv4Addr) {
-        let mut known = self.known.lock();
-        if known.neighbours.len() < MAX_SWEPT {
-            known.neighbours.insert(host);
+    /// Takes note of neighbours that are asked, and from then on as known peers if they answer.
+    pub(crate) fn asks_neighbours(&self, hosts: &[Ipv4Addr]) {
+        let known = &mut *self.known.lock();
+        if known.neighbours.len() + hosts.len() > MAX_SWEPT {
+            let answered = known.swept.iter(local_clock()).map(|(host, _)| host.ip());
+            let answered: HashSet<IpAddr> = answered.collect();
+            (known.neighbours).retain(|host| answered.contains(&IpAddr::V4(*host)));
         }
+        let room = MAX_SWEPT.saturating_sub(known.neighbours.len());
+        known.neighbours.extend(hosts.iter().take(room));
     }
 
     /// Returns whether there are networks whose hosts are asked.
@@ -477,6 +487,9 @@ const FILE_SECS: f64 = 10.0;
 const NAME_SECS: f64 = 60.0;
 const FAILED_NAME_SECS: f64 = 10.0;
 
+/// Known peers that a program may add: each of them is asked in every wave.
+const MAX_ADDED: usize = 1024;
+
 /// Hosts of networks that are asked as if they were known peers.
 const MAX_SWEPT: usize = 256;
 
@@ -540,6 +553,40 @@ mod tests {
         ];
         let known = known.map(|(text, port)| with_port(text, port));
         assert_eq!(hosts.addresses(&context), known);
+    }
+
+    #[test]
+    fn a_program_adds_no_more_than_so_many_peers() {
+        let config = Config::default();
+        let hosts = KnownHosts::new(&config);
+        let peer = |number| HostPort {
+            host: format!("amp-{number}"),
+            port: None,
+        };
+        // This host is one of them.
+        let added = (2..MAX_ADDED).map(peer);
+        hosts.known.lock().added.0.extend(added);
+        assert!(hosts.add(&config, "amp-1").unwrap());
+        assert!(!hosts.add(&config, "amp-1").unwrap());
+        for more in ["amp", "10.1.2.0/24"] {
+            let refused = hosts.add(&config, more).unwrap_err();
+            assert!(refused.to_string().contains("1024"), "{refused}");
+        }
+        assert_eq!(hosts.known.lock().peers.len(), MAX_ADDED);
+    }
+
+    #[test]
+    fn neighbours_that_are_asked_take_the_place_of_silent_ones() {
+        let hosts = KnownHosts::new(&Config::default());
+        let at = |turn: u8, number| Ipv4Addr::new(10, 0, turn, number);
+        for turn in 0..5 {
+            let asked: Vec<_> = (0..64).map(|number| at(turn, number)).collect();
+            hosts.asks_neighbours(&asked);
+            hosts.saw((at(turn, 0), 16571).into());
+        }
+        let known = hosts.known.lock();
+        assert!((0..5).all(|turn| known.is_swept((at(turn, 0), 0).into())));
+        assert_eq!(known.neighbours.len(), 4 + 64);
     }
 
     #[test]

@@ -364,6 +364,11 @@ pub(crate) fn present_interfaces() -> Vec<Interface> {
     })
 }
 
+/// Forgets which way packets leave this host, because its interfaces are changing. Nobody tells of routes alone.
+pub(crate) fn forget_routes() {
+    *lock_ignoring_poison(RECENT.get()) = None;
+}
+
 /// Interfaces of this host, and routes, as they were within the last second: thousands of inlets may connect at once.
 #[derive(Debug)]
 struct Recent {
@@ -434,6 +439,21 @@ mod tests {
             IpAddr::V6(v6) => v6.segments()[0],
             IpAddr::V4(_) => 0,
         }
+    }
+
+    #[test]
+    fn routes_are_looked_up_again_once_interfaces_change() {
+        // An address for documentation, on a network that this host had.
+        let to = SocketAddr::from(([192, 0, 2, 9], 0));
+        let network = NetworkConfig::new(&Config::default());
+        *lock_ignoring_poison(RECENT.get()) = Some(Recent {
+            since: f64::INFINITY,
+            present: vec![interface(7, [192, 0, 2, 1])],
+            routes: HashMap::from([(to, Some(8))]),
+        });
+        assert_eq!(network.device_towards(to), Some(7));
+        forget_routes();
+        assert_eq!(network.device_towards(to), None);
     }
 
     #[test]

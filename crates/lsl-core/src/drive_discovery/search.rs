@@ -4,13 +4,14 @@
 use std::collections::HashSet;
 use std::future::{pending, poll_fn};
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 use lsl_platform::clock::local_clock;
+use lsl_platform::fork::PerProcess;
 use lsl_platform::neighbours::neighbours;
 use lsl_proto::config::globs::allows;
 use lsl_proto::discovery::fallback::ProbeEnd;
@@ -32,7 +33,7 @@ use crate::drive_discovery::tcp_probe;
 use crate::net::changes::Subscription;
 use crate::net::monitor::{Monitor, lock_ignoring_poison};
 use crate::net::overruns::Overruns;
-use crate::net::runtime::{self, AbortOnDrop};
+use crate::net::runtime::{self, AbortOnDrop, BlockingWork};
 use crate::net::sockets::{self, Family};
 use crate::{Error, Result, StreamInfo};
 
@@ -393,18 +394,21 @@ impl Driver {
             return;
         };
         let names = &self.network.interface_names;
+        let table = NEIGHBOURS.get().run(neighbours).await;
         // Other systems than Linux do not tell.
-        let known = neighbours().unwrap_or_default().into_iter();
-        let known = known.filter(|it| it.is_complete);
+        let known = table.ok().and_then(Result::ok).unwrap_or_default();
+        let known = known.into_iter().filter(|it| it.is_complete);
         let known = known.filter(|it| names.is_empty() || allows(names, &it.interface));
-        let hosts = self.inbox.context.known_hosts();
         let port = self.network.multicast_port;
-        let targets = known.map(|it| (it.address, SocketAddr::from((it.address, port))));
-        let targets = targets.filter(|(_, to)| self.is_usable(to));
+        let at = |host: Ipv4Addr| SocketAddr::from((host, port));
+        let usable = known.map(|it| it.address);
+        let usable = usable.filter(|host| self.is_usable(&at(*host)));
+        let hosts = self.inbox.context.known_hosts();
+        let asked = hosts.neighbours.take_turn(usable.collect());
+        hosts.asks_neighbours(&asked);
         let mut sent = 0;
-        for (host, to) in targets.take(MOST_NEIGHBOURS) {
-            hosts.asks_neighbour(host);
-            sent += u64::from(link.socket.send_to(datagram, to).await.is_ok());
+        for host in asked {
+            sent += u64::from(link.socket.send_to(datagram, at(host)).await.is_ok());
         }
         self.inbox.context.discovery_counters().queries.add(sent);
     }
@@ -551,8 +555,8 @@ async fn receive(socket: Arc<UdpSocket>, inbox: Inbox) {
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE_SECS: f64 = 3600.0;
 
-/// Neighbours that are asked in one round.
-const MOST_NEIGHBOURS: usize = 64;
+/// Reads of the system's table of neighbours, which may be a long one. Nothing holds them up for long.
+static NEIGHBOURS: PerProcess<BlockingWork<1>> = PerProcess::new();
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ pub struct Health {
     pub state: InletState,
     /// Address of its other end, a relay's if the samples come through one; `None` while there is none.
     pub peer: Option<SocketAddr>,
-    /// Seconds since the last sample or connection; `None` before the first sample.
+    /// Seconds since the last sample came, or a later connection was opened; `None` before the first sample.
     pub silent_secs: Option<f64>,
     /// So long the stream may be silent before it is suspect, by its longest pauses; `None` if that is not known, as of
     /// streams without a regular rate.

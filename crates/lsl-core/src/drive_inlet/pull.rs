@@ -147,7 +147,8 @@ impl InletShared {
         taken
     }
 
-    /// Tells those who look by probes of samples that were just taken.
+    /// Tells those who look by probes of samples that were just taken. With the lock, in the order of the samples: what
+    /// is told is known there alone, and to keep it until the lock is released would cost every pull something.
     #[inline]
     pub(crate) fn note_pull(&self, feed: &Feed, samples: usize) {
         probe::pull(&move || {

@@ -39,13 +39,16 @@ impl Source {
         limit: Duration,
     ) -> Result<Connected> {
         let known = self.context.known_hosts();
+        let stray = purpose.and_then(|purpose| self.recovery.lock().stray(purpose));
+        let may_take = purpose.is_some() && stray.is_none();
+        if let Some(stray) = stray {
+            // It answers searches if the outlet is there after all.
+            known.forget(info.uid_bytes(), |way| way.host.ip() == stray.ip());
+        }
         let ways = known.ways_to(info.uid_bytes());
-        let endpoints = {
-            let recovery = self.recovery.lock();
-            let may_take = purpose.is_some_and(|purpose| recovery.takes_ways(purpose));
-            let hosts = ways.iter().filter(|_| may_take).map(|way| way.host);
-            recovery.endpoints(info, peer, &hosts.collect::<Vec<_>>())
-        };
+        let hosts = ways.iter().filter(|_| may_take).map(|way| way.host);
+        let hosts: Vec<_> = hosts.collect();
+        let endpoints = self.recovery.lock().endpoints(info, peer, &hosts);
         let mut race = Race::new(endpoints, local_clock());
         let mut running: Vec<Connecting> = Vec::new();
         let mut begun = 0;

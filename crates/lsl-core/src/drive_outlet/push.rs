@@ -261,6 +261,7 @@ impl OutletShared {
         };
         let mut fanout = self.fanout.lock();
         let (piece, readers) = (&encoder.piece, &*fanout);
+        // With the lock, as `encoder` is held anyway: to count readers for nobody would cost every push something.
         probe::send(&move || {
             let sizes = [
                 piece.ends.len(),

@@ -10,7 +10,7 @@ use lsl_platform::clock::{local_clock, slept_secs};
 use lsl_platform::fork::{Generation, PerProcess};
 use tokio::sync::watch;
 
-use crate::drive_discovery::network_config::present_interfaces;
+use crate::drive_discovery::network_config::{forget_routes, present_interfaces};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::runtime::{self, AbortOnDrop};
 
@@ -139,6 +139,8 @@ async fn watch() {
         let mut settling = Settling::new(local_clock());
         let mut is_new = false;
         loop {
+            // With each notice, and again before anybody is told.
+            forget_routes();
             let listed = present_interfaces();
             if listed != present {
                 present = listed;

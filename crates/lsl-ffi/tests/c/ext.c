@@ -203,6 +203,8 @@ static void bad_handles(lsl_outlet outlet, lsl_inlet inlet)
     CHECK(lslx_inlet_stats(inlet, NULL) < 0 && lslx_outlet_stats(outlet, NULL) < 0);
     CHECK(lslx_add_known_peer(NULL) == lsl_argument_error);
     CHECK(lslx_add_known_peer("10.0.0.0/99") == lsl_argument_error && *lsl_last_error());
+    CHECK(lslx_add_known_peer("amp-\xe9") == lsl_argument_error);
+    CHECK(strstr(lsl_last_error(), "UTF-8") != NULL);
     CHECK(lslx_add_known_peer("127.0.0.1:16572") == 0);
     CHECK(lslx_outlet_consumers(outlet, NULL, 1) < 0);
 }

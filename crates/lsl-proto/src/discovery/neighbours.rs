@@ -1,6 +1,7 @@
 //! When searches without a result ask the neighbours of this host: soon, and then ever more seldom, however many
 //! searches of the context follow each other. Spec: doctor §2.1.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The rounds of a context so far.
@@ -12,6 +13,8 @@ struct Rounds {
     count: usize,
     /// Time before which nobody asks again.
     due: f64,
+    /// The host that was asked last.
+    last: Option<Ipv4Addr>,
 }
 
 /// The same, as one search sees them.
@@ -51,10 +54,26 @@ impl Neighbours {
 }
 
 impl NeighbourRounds {
+    /// Returns those of these hosts that one round asks: of many the next ones in the order of their addresses.
+    pub fn take_turn(&self, mut hosts: Vec<Ipv4Addr>) -> Vec<Ipv4Addr> {
+        hosts.sort_unstable();
+        hosts.dedup();
+        self.with(|rounds| {
+            let asked = hosts.partition_point(|host| Some(*host) <= rounds.last);
+            hosts.rotate_left(asked);
+            hosts.truncate(MOST_ASKED);
+            rounds.last = hosts.last().copied().or(rounds.last);
+        });
+        hosts
+    }
+
     fn with<R>(&self, look: impl FnOnce(&mut Rounds) -> R) -> R {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+/// Neighbours that are asked in one round.
+const MOST_ASKED: usize = 64;
 
 /// Whoever hears groups has answered by then.
 const FIRST_SECS: f64 = 0.5;
@@ -93,5 +112,24 @@ mod tests {
         // After a while it is as if nobody had asked.
         let later = Neighbours::new(rounds, 100.0);
         assert!(later.poll(100.5) && later.due() < 106.0);
+    }
+
+    #[test]
+    fn many_neighbours_are_asked_in_turns() {
+        let rounds = NeighbourRounds::default();
+        let host = |last| Ipv4Addr::new(10, 0, 0, last);
+        let all: Vec<_> = (0..100).rev().map(host).collect();
+        let turn = |hosts: &[Ipv4Addr]| {
+            let asked = rounds.take_turn(hosts.to_vec());
+            let ends = [asked.first(), asked.last()].map(|it| it.map(|it| it.octets()[3]));
+            (asked.len(), ends)
+        };
+        assert_eq!(turn(&all), (64, [Some(0), Some(63)]));
+        assert_eq!(turn(&[]), (0, [None, None]));
+        assert_eq!(turn(&all), (64, [Some(64), Some(27)]));
+        // Two that were there twice, and a few in each of their rounds.
+        let few = [host(9), host(3), host(9)];
+        assert_eq!(turn(&few), (2, [Some(3), Some(9)]));
+        assert_eq!(turn(&few), (2, [Some(3), Some(9)]));
     }
 }

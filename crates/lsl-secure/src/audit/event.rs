@@ -242,7 +242,6 @@ impl Event {
     /// Sets tree, time and steps of the handshake that ends with the event.
     #[must_use]
     pub fn trail(self, trail: &Trail, now: f64) -> Self {
-        trail.open();
         let took = Duration::try_from_secs_f64(now - trail.begun);
         let event = self.span(trail.span()).took(took.unwrap_or_default());
         event.steps(trail.steps())

@@ -10,7 +10,7 @@ use crate::audit::{Span, probes};
 /// a failure ends with the step that failed.
 #[derive(Debug)]
 pub struct Trail {
-    pub(crate) span: Span,
+    span: Span,
     pub(crate) begun: f64,
     role: Role,
     /// Whether those who look by probes were told that it is there.
@@ -75,8 +75,9 @@ impl Trail {
         Arc::new(Self::begin(role, 0.0, None))
     }
 
-    /// Returns the tree of the connection's events.
+    /// Returns the tree of the connection's events, for one of them: those who look by probes know it from now on.
     pub fn span(&self) -> Span {
+        self.open();
         self.span
     }
 
@@ -87,7 +88,7 @@ impl Trail {
     }
 
     /// Tells those who look by probes that the handshake began, once.
-    pub(crate) fn open(&self) {
+    fn open(&self) {
         if !self.is_open.swap(true, Ordering::Relaxed) {
             probes::begin_handshake(self.span, self.role);
         }
@@ -151,3 +152,16 @@ fn micros(secs: f64) -> u32 {
 
 /// A handshake has no more, on either side.
 pub(crate) const MAX_STEPS: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_before_the_first_step_has_a_tree_that_was_told_of() {
+        let trail = Trail::untimed(Role::Outlet);
+        assert!(!trail.is_open.load(Ordering::Relaxed));
+        let _ = trail.span();
+        assert!(trail.is_open.load(Ordering::Relaxed));
+    }
+}

@@ -71,8 +71,12 @@ impl Moment<'_> {
 impl<'line> Place<'line> {
     /// Reads the place of a line; `None` if it is none of an audit log.
     pub(super) fn of(line: &'line [u8]) -> Option<Self> {
-        let place: Self = serde_json::from_slice(line).ok()?;
-        place.event.is_some().then_some(place)
+        let place = serde_json::from_slice(line).or_else(|_| {
+            // One of the names may be there twice.
+            let fields = serde_json::from_slice::<Fields>(line)?;
+            Ok::<Self, serde_json::Error>(Place::of_fields(&fields).into_owned())
+        });
+        place.ok().filter(|place| place.event.is_some())
     }
 
     pub(super) fn of_fields(fields: &'line Fields) -> Self {
@@ -87,6 +91,18 @@ impl<'line> Place<'line> {
             peer_addr: text("peer_addr"),
             chain: text("chain"),
             seq: fields.get("seq").and_then(Value::as_u64).unwrap_or(0),
+        }
+    }
+
+    fn into_owned(self) -> Place<'static> {
+        let own = |text: Option<Cow<'_, str>>| text.map(|it| Cow::Owned(it.into_owned()));
+        Place {
+            event: own(self.event),
+            span: own(self.span),
+            sid: own(self.sid),
+            peer_addr: own(self.peer_addr),
+            chain: own(self.chain),
+            seq: self.seq,
         }
     }
 
@@ -423,6 +439,9 @@ mod tests {
         assert_eq!(tree(alone), line(&fields).id, "a tree is its only line");
         assert_eq!(tree(alone), Place::of_fields(&fields).tree());
         assert!(Place::of(b"{}").is_none() && Place::of(b"[]").is_none());
+        // Of fields with one name the last one counts.
+        let twice = r#"{"event":"x","sid":"bb","sid":"aa"}"#;
+        assert_eq!(tree(twice), tree(r#"{"event":"x","sid":"aa"}"#));
     }
 
     #[test]

@@ -61,12 +61,11 @@ enum Operator {
 /// [`Conditions::hold`] and [`Times::hold`] decide.
 pub(super) fn may_hold(line: &[u8], times: &Times, conditions: &Conditions) -> bool {
     let mut deserializer = serde_json::Deserializer::from_slice(line);
-    deserializer
-        .deserialize_map(Glance(times, conditions))
-        .is_ok()
+    let held = deserializer.deserialize_map(Glance(times, conditions));
+    held.unwrap_or(false)
 }
 
-/// Reads fields until one is not what it has to be.
+/// Keeps no field, and looks at no more than are asked for.
 struct Glance<'a>(&'a Times, &'a Conditions);
 
 /// Name of a field.
@@ -74,14 +73,16 @@ struct Glance<'a>(&'a Times, &'a Conditions);
 struct Name<'line>(#[serde(borrow)] Cow<'line, str>);
 
 impl<'line> Visitor<'line> for Glance<'_> {
-    type Value = ();
+    type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a line that is meant")
+        f.write_str("a line")
     }
 
-    fn visit_map<A: MapAccess<'line>>(self, mut map: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'line>>(self, mut map: A) -> Result<bool, A::Error> {
         let Self(times, conditions) = self;
+        // Of fields with one name the last one counts, as in `Fields`: no other may hide a line.
+        let mut denied: Vec<Cow<'_, str>> = Vec::new();
         while let Some(Name(key)) = map.next_key()? {
             let mut asked = conditions.conditions.iter();
             let is_asked = asked.any(|it| it.key() == key && !is_of_steps(&key));
@@ -91,11 +92,12 @@ impl<'line> Visitor<'line> for Glance<'_> {
             }
             let value: Value = map.next_value()?;
             let is_of_time = key != "ts" || times.hold_for(value.as_str().unwrap_or_default());
+            denied.retain(|before| *before != key);
             if !is_of_time || !conditions.hold_for(&key, &text_of(&value)) {
-                return Err(serde::de::Error::custom("another line"));
+                denied.push(key);
             }
         }
-        Ok(())
+        Ok(denied.is_empty())
     }
 }
 
@@ -338,6 +340,27 @@ mod tests {
         check("name!=lsl::handshake", false);
         for text in ["", "cause", "=timeout"] {
             assert!(text.parse::<Condition>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn of_fields_with_one_name_the_last_one_counts() {
+        let line = r#"{"ts":"2026-11-22T19:30:00Z","cause":"busy",
+            "c\u0061use":"timeout","ts":"2026-11-23T19:30:00Z"}"#;
+        let fields: Fields = serde_json::from_str(line).unwrap();
+        for (condition, since, expected) in [
+            ("cause=timeout", "2026-11-23", true),
+            ("cause=busy", "2026-11-23", false),
+            ("cause=timeout", "2026-11-24", false),
+        ] {
+            let conditions = Conditions::one(condition);
+            let times = Times {
+                since: Some(since.parse().unwrap()),
+                until: None,
+            };
+            let held = conditions.hold(&fields) && times.hold(&fields);
+            let glance = may_hold(line.as_bytes(), &times, &conditions);
+            assert_eq!((held, glance), (expected, expected), "{condition} {since}");
         }
     }
 

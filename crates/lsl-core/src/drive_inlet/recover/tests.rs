@@ -315,16 +315,26 @@ fn an_outlet_is_reached_where_it_answered_too() {
     context.known_hosts().answered(b"ways", way);
     let shared = shared(&context, info.clone());
     let (sender, receiver) = std::sync::mpsc::channel();
+    let (sent, forgotten) = std::sync::mpsc::channel();
     let dialling = async move {
         let source = &shared.source;
-        let from = source.recovery.lock().endpoint().unwrap();
+        let attempt = source.recovery.update(|recovery| {
+            recovery.handle(Input::Wanted(Purpose::FullInfo), 0.0);
+            recovery.poll_connect(Purpose::FullInfo, 0.0).unwrap()
+        });
+        let from = attempt.endpoint.unwrap();
         let exchange = || Exchange::reply(b"LSL:fullinfo\r\n", 1 << 20);
-        let limit = Duration::from_mins(1);
-        let dialled = source.dial(Purpose::FullInfo, &info, from.data, exchange, limit);
-        let dialled = dialled.await;
+        let dial = |limit| source.dial(Purpose::FullInfo, &info, from.data, exchange, limit);
+        let dialled = dial(Duration::from_mins(1)).await;
         let to = source.recovery.lock().endpoint().unwrap();
         let peer = dialled.map(|connection| connection.peer());
         sender.send((peer.unwrap(), to.data)).unwrap();
+        // It was somebody else, and is neither tried again at once nor remembered.
+        let failed = Input::Failed(attempt.id, Failure::Connection);
+        source.recovery.lock().handle(failed, 0.0);
+        let again = dial(Duration::from_millis(50)).await;
+        let known = context.known_hosts().ways_to(b"ways");
+        sent.send((again.is_err(), known.len())).unwrap();
     };
     drop(runtime::spawn(dialling).unwrap());
     let (sender, requests) = std::sync::mpsc::channel();
@@ -339,6 +349,7 @@ fn an_outlet_is_reached_where_it_answered_too() {
     assert_eq!(request, "LSL:fullinfo\r\n");
     let ended = receiver.recv_timeout(limit).unwrap();
     assert_eq!(ended, (there, there));
+    assert_eq!(forgotten.recv_timeout(limit).unwrap(), (true, 0));
     drop(held);
 }
 

@@ -1,19 +1,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 
-use serde_json::Value;
-
 use super::*;
 use crate::ChannelFormat;
 use crate::discovery::asked::AskedHosts;
 use crate::discovery::fallback::ProbeEnd;
 
-fn hex(text: &Value) -> Vec<u8> {
-    let digits = text.as_str().unwrap();
-    (0..digits.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
-        .collect()
-}
+mod golden;
+mod hidden;
+mod relayed;
 
 fn peer() -> SocketAddr {
     (Ipv4Addr::new(192, 168, 1, 9), 16572).into()
@@ -344,164 +338,6 @@ fn the_silent_are_forgotten_and_may_come_back() {
 }
 
 #[test]
-fn golden_replies() {
-    let vectors = include_str!("../../../tests/vectors/udp-resolver-replies.json");
-    let vectors: Value = serde_json::from_str(vectors).unwrap();
-    let query = vectors["query"].as_str().unwrap();
-    for case in vectors["cases"].as_array().unwrap() {
-        let name = case["case"].as_str().unwrap();
-        let mut search = Search::new(query, WaveTimes::default(), once(0, 0.0, 1e9), 0.0);
-        if name == "two replies same uid: first wins" {
-            // The file has only the second of the two; the first was the one of case "normal".
-            search.handle_datagram(peer(), &hex(&vectors["cases"][0]["reply_hex"]), 0.5);
-        }
-        let received = search.handle_datagram(peer(), &hex(&case["reply_hex"]), 1.0);
-        if name == "reply not matching the query is still accepted" {
-            // By liblsl; we drop what is not asked for (§15).
-            assert_eq!(received, Received::Foreign);
-            assert!(search.is_empty());
-            continue;
-        }
-        let results = search.results(1.0);
-        // liblsl returns invalid infos under an explanatory name; we drop and count them (§15).
-        let expected: Vec<&Value> = case["resolved"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|info| !info["uid"].as_str().unwrap().is_empty())
-            .collect();
-        let invalid = case["resolved"].as_array().unwrap().len() - expected.len();
-        assert_eq!(results.len(), expected.len(), "{name}");
-        assert_eq!(search.invalid(), invalid as u64, "{name}");
-        for (info, expected) in results.iter().zip(expected) {
-            assert_eq!(info.uid(), expected["uid"].as_str().unwrap(), "{name}");
-            assert_eq!(info.name(), expected["name"].as_str().unwrap(), "{name}");
-            assert_eq!(
-                u64::from(info.version()),
-                expected["version"].as_u64().unwrap(),
-                "{name}"
-            );
-            assert_eq!(
-                u64::from(info.channel_count()),
-                expected["cc"].as_u64().unwrap(),
-                "{name}"
-            );
-            let xml = String::from_utf8(info.to_xml()).unwrap();
-            assert_eq!(xml, expected["xml"].as_str().unwrap(), "{name}");
-        }
-    }
-}
-
-#[test]
-fn golden_queries() {
-    let vectors = include_str!("../../../tests/vectors/udp-resolver-queries.json");
-    let vectors: Value = serde_json::from_str(vectors).unwrap();
-    for case in vectors["cases"].as_array().unwrap() {
-        let query = case["query"].as_str().unwrap();
-        let search = Search::new(query, WaveTimes::default(), once(0, 0.0, 1.0), 0.0);
-        let port = u16::try_from(case["return_port"].as_u64().unwrap()).unwrap();
-        assert_eq!(
-            search.datagram(port),
-            Some(hex(&case["datagram_hex"])),
-            "{query}"
-        );
-    }
-}
-
-#[test]
-fn golden_recovery_queries() {
-    let vectors = include_str!("../../../tests/vectors/inlet-recovery-queries.json");
-    let vectors: Value = serde_json::from_str(vectors).unwrap();
-    let mut checked = 0;
-    for case in vectors["cases"].as_array().unwrap() {
-        let name = case["case"].as_str().unwrap();
-        // The unresolved case has no info from the wire; its query has the same form.
-        let Some(xml) = case["stream_xml"].as_str() else {
-            continue;
-        };
-        let info = StreamInfo::from_xml(xml.as_bytes()).unwrap();
-        let query = crate::inlet::successor::recovery_query(&info);
-        let search = Search::new(query, WaveTimes::default(), once(1, 0.0, 1.0), 0.0);
-        assert_eq!(
-            search.datagram(16573),
-            Some(hex(&case["datagram_hex"])),
-            "{name}"
-        );
-        checked += 1;
-    }
-    assert!(checked >= 3);
-}
-
-#[test]
-fn outlets_that_hide_are_told_from_those_that_match() {
-    let hide = |xml: Vec<u8>, mode: &str| {
-        let text = String::from_utf8(xml).unwrap();
-        let advert = format!("<lsl_secure v=\"1\" mode=\"{mode}\"/></info>");
-        text.replace("</info>", &advert).into_bytes()
-    };
-    let mut search = search(once(1, 0.0, f64::INFINITY)).with_open_query(7);
-    let open = search.open_datagram(5).unwrap();
-    assert_eq!(open, b"LSL:shortinfo\r\n\r\n5 7\r\n");
-    let own = query_id(b"name='x'").to_string();
-    let mut check = |id: &str, xml: Vec<u8>, expected| {
-        let datagram = [id.as_bytes(), b"\r\n", &xml].concat();
-        let received = search.handle_datagram(peer(), &datagram, 101.0);
-        assert_eq!(received, expected, "{id}");
-    };
-    check("7", hide(xml("hidden"), "minimal"), Received::Redacted);
-    // One that shows itself answers the real query if it matches.
-    check("7", xml("other"), Received::Foreign);
-    check("7", hide(xml("other"), "open"), Received::Foreign);
-    check("8", hide(xml("hidden"), "minimal"), Received::Foreign);
-    // What it shows may match by chance, and is still not what it is.
-    check(&own, hide(xml("hidden"), "minimal"), Received::Redacted);
-    check(&own, hide(xml("shown"), "open"), Received::New);
-    check(&own, xml("plain"), Received::New);
-    assert_eq!(search.len(), 2);
-}
-
-#[test]
-fn a_discreet_search_tells_nobody_what_it_looks_for_and_finds_it() {
-    let mut search = search(once(1, 0.0, f64::INFINITY)).with_open_query_alone(7);
-    assert_eq!(search.datagram(5), None);
-    let open = search.open_datagram(5).unwrap();
-    assert_eq!(open, b"LSL:shortinfo\r\n\r\n5 7\r\n");
-    let named = |uid: &str, name: &str| {
-        let text = String::from_utf8(xml(uid)).unwrap();
-        let (before, rest) = text.split_once("<name>").unwrap();
-        let (_, after) = rest.split_once("</name>").unwrap();
-        format!("{before}<name>{name}</name>{after}").into_bytes()
-    };
-    let mut check = |id: &str, xml: Vec<u8>, expected| {
-        let datagram = [id.as_bytes(), b"\r\n", &xml].concat();
-        let received = search.handle_datagram(peer(), &datagram, 101.0);
-        assert_eq!(received, expected, "{id}");
-    };
-    check("7", named("sought", "x"), Received::New);
-    check("7", named("sought", "x"), Received::Refreshed);
-    check("7", named("other", "y"), Received::Foreign);
-    check("7", b"no document".to_vec(), Received::Foreign);
-    // Nobody was asked under another id, the empty one included.
-    check("", named("forged", "x"), Received::Foreign);
-    check(
-        &query_id(b"name='x'").to_string(),
-        named("forged", "x"),
-        Received::Foreign,
-    );
-    assert_eq!(search.len(), 1);
-}
-
-#[test]
-fn who_does_not_look_for_the_hidden_takes_them_as_they_are() {
-    let mut search = search(once(1, 0.0, f64::INFINITY));
-    assert_eq!(search.open_datagram(5), None);
-    let text = String::from_utf8(reply("hidden")).unwrap();
-    let text = text.replace("</info>", "<lsl_secure mode=\"minimal\"/></info>");
-    let received = search.handle_datagram(peer(), text.as_bytes(), 101.0);
-    assert_eq!(received, Received::New);
-}
-
-#[test]
 fn an_answer_that_the_query_does_not_select_is_dropped() {
     let other = |change: &dyn Fn(&mut StreamInfo)| {
         let mut info = StreamInfo::new("y", "EEG", 1, 100.0, ChannelFormat::Int8, "s").unwrap();
@@ -552,45 +388,6 @@ fn an_answer_that_the_query_does_not_select_is_dropped() {
     );
 }
 
-#[test]
-fn golden_matches_are_never_dropped() {
-    let vectors = include_str!("../../../tests/vectors/query-match.json");
-    let vectors: Value = serde_json::from_str(vectors).unwrap();
-    let (mut selected, mut dropped) = (0, 0);
-    for name in ["A", "B"] {
-        let xml = vectors["documents"][name]["xml_utf8"].as_str().unwrap();
-        let info = StreamInfo::from_xml(xml.as_bytes()).unwrap();
-        let short = info.to_shortinfo_xml();
-        for case in vectors["cases"].as_array().unwrap() {
-            let query = case["query"].as_str().unwrap();
-            let mut search = Search::new(query, WaveTimes::default(), once(1, 0.0, 200.0), 100.0);
-            let received = search.handle_reply(peer(), &short, 100.1);
-            if case[name].as_bool().unwrap() {
-                assert_eq!(received, Received::New, "{query}");
-                selected += 1;
-            } else if received == Received::Foreign {
-                dropped += 1;
-            }
-        }
-    }
-    assert!(selected >= 100, "{selected}");
-    assert!(dropped >= 50, "{dropped}");
-}
-
-/// The document of a stream as a relay gives it out, with a description.
-fn relayed_xml(uid: &str, name: &str) -> Vec<u8> {
-    let mut info = StreamInfo::new(name, "EEG", 1, 100.0, ChannelFormat::Int8, "s").unwrap();
-    info.reset_uid(uid);
-    info.desc_mut().append_child("cap");
-    marked(&info.to_xml(), uid)
-}
-
-fn marked(xml: &[u8], origin: &str) -> Vec<u8> {
-    let mark = format!("<lsl_relay v=\"1\" origin=\"{origin}\" path=\"0011223344556677\"/></info>");
-    let text = String::from_utf8(xml.to_vec()).unwrap();
-    text.replace("</info>", &mark).into_bytes()
-}
-
 fn events(search: &mut Search, now: f64) -> Vec<String> {
     let next = std::iter::from_fn(|| search.poll_event(now));
     next.map(|event| match event {
@@ -600,114 +397,6 @@ fn events(search: &mut Search, now: f64) -> Vec<String> {
         ResolverEvent::Conflict(two) => format!("{}={}", two[0].uid(), two[1].uid()),
     })
     .collect()
-}
-
-#[test]
-fn a_relay_is_the_second_way_to_a_stream() {
-    let mut search = continuous(5.0);
-    let relay = peer().ip();
-    let tell = |search: &mut Search, uid: &str, name: &str, is_selected, now| {
-        search.handle_relayed(0, relay, &relayed_xml(uid, name), is_selected, now)
-    };
-    assert_eq!(tell(&mut search, "a", "x", false, 100.0), Received::New);
-    assert_eq!(tell(&mut search, "b", "y", false, 100.0), Received::Foreign);
-    assert_eq!(tell(&mut search, "c", "y", true, 100.0), Received::New);
-    assert_eq!(events(&mut search, 100.0), ["+a", "+c"]);
-    // It has told of them, and is not asked again.
-    let found = search.results(500.0);
-    assert_eq!(found.len(), 2);
-    assert_eq!(
-        (found[0].v4_address_bytes(), found[0].v4_data_port()),
-        (&b""[..], 0)
-    );
-    assert!(
-        found[0].relay_advert().is_some()
-            && found[0]
-                .desc_ref()
-                .is_none_or(|desc| desc.child("cap").is_none())
-    );
-    // The outlet itself answers: its addresses come first, and stay.
-    assert_eq!(
-        search.handle_reply(peer(), &xml("a"), 500.0),
-        Received::Changed
-    );
-    assert_eq!(events(&mut search, 500.0), ["~a"]);
-    assert_eq!(
-        tell(&mut search, "a", "x", false, 500.0),
-        Received::Refreshed
-    );
-    assert_eq!(search.results(600.0)[0].v4_address(), "192.168.1.9");
-    assert_eq!(search.relayed_by(0), [b"a", b"c"]);
-    assert_eq!(search.relayed_by(1), [b""; 0]);
-    // What is withdrawn is lost at once, unless its outlet answers.
-    assert!(search.handle_withdrawn(0, b"c", true, 600.0));
-    assert!(!search.handle_withdrawn(0, b"a", true, 600.0));
-    assert_eq!(events(&mut search, 600.0), ["-c", "-a"]);
-}
-
-#[test]
-fn a_relay_that_is_gone_may_come_back_in_time() {
-    let mut search = continuous(5.0);
-    for relay in [0, 1] {
-        search.handle_relayed(relay, peer().ip(), &relayed_xml("a", "x"), true, 100.0);
-    }
-    assert!(!search.handle_withdrawn(0, b"a", true, 200.0));
-    assert_eq!(search.results(300.0).len(), 1, "the other one tells of it");
-    assert!(!search.handle_withdrawn(1, b"a", false, 300.0));
-    assert_eq!(search.results(305.0).len(), 1);
-    search.handle_relayed(1, peer().ip(), &relayed_xml("a", "x"), true, 305.0);
-    assert_eq!(search.results(400.0).len(), 1);
-    search.handle_withdrawn(1, b"a", false, 400.0);
-    assert_eq!(search.results(405.1).len(), 0);
-    assert_eq!(events(&mut search, 405.1), ["+a", "-a"]);
-}
-
-#[test]
-fn a_stream_without_a_way_is_not_replaced_by_the_outlet_that_repeats_it() {
-    let repeated = marked(&xml("r"), "a");
-    let mut search = continuous(5.0);
-    let tell = |search: &mut Search, now| {
-        search.handle_relayed(0, peer().ip(), &relayed_xml("a", "x"), true, now);
-    };
-    tell(&mut search, 100.0);
-    search.handle_reply(peer(), &repeated, 100.0);
-    assert!(!search.handle_withdrawn(0, b"a", true, 101.0));
-    for now in [104.0, 108.0, 112.0] {
-        search.handle_reply(peer(), &repeated, now);
-        assert_eq!(search.results(now)[0].uid(), "a");
-    }
-    tell(&mut search, 113.0);
-    assert!(!search.handle_withdrawn(0, b"a", true, 114.0));
-    // Its outlet ends, too.
-    assert_eq!(search.results(118.0).len(), 1);
-    assert_eq!(search.results(119.1).len(), 0);
-    assert_eq!(events(&mut search, 119.1), ["+a", "-a"]);
-}
-
-#[test]
-fn an_outlet_of_a_relay_is_not_shown_beside_its_origin() {
-    let repeated = marked(&xml("r"), "a");
-    let mut search = continuous(5.0);
-    search.handle_reply(peer(), &repeated, 100.0);
-    assert_eq!(
-        (search.len(), events(&mut search, 100.0)),
-        (1, vec!["+r".to_owned()])
-    );
-    search.handle_reply(peer(), &xml("a"), 101.0);
-    assert_eq!(
-        (search.len(), search.results(101.0)[0].uid()),
-        (1, "a".into())
-    );
-    assert_eq!(events(&mut search, 101.0), ["+a", "-r"]);
-    // Its other address is no news of a stream that is not shown.
-    search.handle_reply(peer_v6(3), &repeated, 101.0);
-    assert_eq!(events(&mut search, 101.0), [""; 0]);
-    search.handle_reply(peer(), &repeated, 105.0);
-    assert_eq!(events(&mut search, 106.5), ["-a", "+r"]);
-    assert_eq!(search.results(106.5)[0].uid(), "r");
-    search.handle_relayed(0, peer().ip(), &relayed_xml("a", "x"), true, 107.0);
-    assert_eq!(events(&mut search, 107.0), ["+a", "-r"]);
-    assert_eq!(search.answers().count(), 1);
 }
 
 #[test]

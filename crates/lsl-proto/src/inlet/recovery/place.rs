@@ -7,15 +7,23 @@ use crate::StreamInfo;
 
 /// Which ways to the outlet are tried for a purpose. Addresses are given to other hosts, and anybody may answer a
 /// search: a way that the info does not name may lead to another outlet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Trial {
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Trial {
+    ways: Ways,
+    /// Whether an attempt was made again at once. Only one is for each connection, or who answers every search would
+    /// have us dial twice as often.
+    is_repeated: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum Ways {
     /// All of them.
     #[default]
     All,
-    /// All, of which one that the info does not name was the fastest. It is not known yet who is there.
-    Unproven,
-    /// The addresses of the info alone, because it was somebody else.
-    Named,
+    /// All, of which this one, that the info does not name, was the fastest. It is not known yet who is there.
+    Unproven(SocketAddr),
+    /// The addresses of the info alone, because it was somebody else there.
+    Named(SocketAddr),
 }
 
 impl Recovery {
@@ -65,16 +73,20 @@ impl Recovery {
 
     /// As [`endpoint`](Self::endpoint), of an attempt.
     pub(super) fn endpoint_for(&mut self, purpose: Purpose) -> Option<Endpoint> {
-        if self.takes_ways(purpose) {
+        if self.stray(purpose).is_none() {
             self.endpoint()
         } else {
             self.endpoint_of(&self.present, self.is_v6)
         }
     }
 
-    /// Returns whether ways that the info does not name are tried for this purpose.
-    pub fn takes_ways(&self, purpose: Purpose) -> bool {
-        self.trials[purpose as usize] != Trial::Named
+    /// Returns where somebody else was in place of the outlet. Until the next attempt of this purpose only the
+    /// addresses that the info names are tried for it.
+    pub fn stray(&self, purpose: Purpose) -> Option<SocketAddr> {
+        match self.trials[purpose as usize].ways {
+            Ways::Named(stray) => Some(stray),
+            Ways::All | Ways::Unproven(_) => None,
+        }
     }
 
     /// Takes note of where the outlet of `info` was reached, for one purpose or to ask it something: all go there from
@@ -92,14 +104,13 @@ impl Recovery {
         let named = [false, true].map(|is_v6| self.endpoint_of(info, Some(is_v6)));
         let is_named = named.iter().flatten().any(|it| it.data == endpoint.data);
         if let Some(purpose @ (Purpose::Feed | Purpose::FullInfo)) = purpose
-            && self.takes_ways(purpose)
+            && self.stray(purpose).is_none()
         {
-            let trial = if is_named {
-                Trial::All
+            self.trials[purpose as usize].ways = if is_named {
+                Ways::All
             } else {
-                Trial::Unproven
+                Ways::Unproven(endpoint.data)
             };
-            self.trials[purpose as usize] = trial;
         }
         if purpose != Some(Purpose::Feed) && self.is_feed_trying() {
             return false;
@@ -115,20 +126,26 @@ impl Recovery {
         is_elsewhere
     }
 
-    /// Has an attempt that failed at a way which the info does not name made again at once by those that it does,
-    /// and returns true if so. `is_there` says that it was the outlet.
+    /// Has an attempt that failed at a way which the info does not name made again by those that it does: the first
+    /// time at once, and returns true then. `is_there` says that it was the outlet.
     pub(super) fn has_strayed(&mut self, purpose: Purpose, is_there: bool) -> bool {
-        let trial = std::mem::take(&mut self.trials[purpose as usize]);
-        let has_strayed = trial == Trial::Unproven && !is_there;
-        if has_strayed {
-            self.trials[purpose as usize] = Trial::Named;
-            self.leave_way(purpose, is_there);
-            if purpose == Purpose::Feed {
-                self.end_watch();
-            }
-            *self.progress(purpose) = Progress::Ready;
+        let trial = &mut self.trials[purpose as usize];
+        let Ways::Unproven(stray) = std::mem::take(&mut trial.ways) else {
+            return false;
+        };
+        if is_there {
+            return false;
         }
-        has_strayed
+        trial.ways = Ways::Named(stray);
+        if std::mem::replace(&mut trial.is_repeated, true) {
+            return false;
+        }
+        self.leave_way(purpose, is_there);
+        if purpose == Purpose::Feed {
+            self.end_watch();
+        }
+        *self.progress(purpose) = Progress::Ready;
+        true
     }
 
     /// Forgets where the outlet was reached, after an attempt of this purpose failed: it may lead nowhere. A feed that
