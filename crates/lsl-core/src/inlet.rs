@@ -2,6 +2,7 @@
 
 pub(crate) mod history;
 mod run;
+mod turns;
 
 use std::sync::Arc;
 
@@ -96,14 +97,16 @@ impl Inlet {
     /// sample pushed after the first return is received, as long as the connection lasts.
     ///
     /// # Errors
-    /// [`Error::Timeout`] (connecting goes on in the background), [`Error::Lost`].
+    /// [`Error::Timeout`] (connecting goes on in the background), [`Error::Closed`], [`Error::Lost`].
     pub async fn open(&self, timeout: impl Into<Timeout>) -> Result<()> {
-        let deadline = self.begin(timeout)?;
+        let deadline = timeout.into().deadline(local_clock());
+        let opened = opened(self.shared.start_epoch()?);
         let opened = self.shared.feed.wait(deadline, opened).await;
         opened.unwrap_or(Err(OPEN_TIMEOUT))
     }
 
-    /// Disconnects and forgets queued samples. The next pull or `open` connects again.
+    /// Disconnects and forgets queued samples. The next pull or `open` connects again. An `open` that waits
+    /// fails with [`Error::Closed`]; a pull that waits goes on and does not connect.
     pub fn close(&self) {
         self.shared.close_data();
     }
@@ -372,7 +375,10 @@ impl Inlet {
 
     /// The blocking twins of the async methods.
     pub fn blocking(&self) -> BlockingInlet<'_> {
-        BlockingInlet { inlet: self }
+        BlockingInlet {
+            inlet: self,
+            connects: true,
+        }
     }
 
     fn begin(&self, timeout: impl Into<Timeout>) -> Result<f64> {
@@ -443,6 +449,8 @@ impl Drop for Inlet {
 #[derive(Debug, Clone, Copy)]
 pub struct BlockingInlet<'a> {
     inlet: &'a Inlet,
+    /// Whether pulls connect.
+    connects: bool,
 }
 
 impl BlockingInlet<'_> {
@@ -451,10 +459,7 @@ impl BlockingInlet<'_> {
     /// # Errors
     /// As [`Inlet::open`].
     pub fn open(&self, timeout: impl Into<Timeout>) -> Result<()> {
-        let deadline = self.inlet.begin(timeout)?;
-        let feed = &self.inlet.shared.feed;
-        feed.wait_blocking(deadline, opened)
-            .unwrap_or(Err(OPEN_TIMEOUT))
+        self.opened(self.inlet.begin_open()?, timeout)
     }
 
     /// As [`Inlet::pull`].
@@ -470,7 +475,7 @@ impl BlockingInlet<'_> {
         inlet.check_sample(values)?;
         let mut stamp = [0.0];
         let pull = Pull::new(values, Some(&mut stamp), inlet.shared.channels);
-        let pulled = self.pull_all(pull, inlet.begin(timeout)?)?;
+        let pulled = self.pull_all(pull, self.begin(timeout)?)?;
         Ok((pulled > 0).then_some(stamp[0]))
     }
 
@@ -487,7 +492,7 @@ impl BlockingInlet<'_> {
         let inlet = self.inlet;
         inlet.check_chunk(values, timestamps.as_deref())?;
         let pull = Pull::new(values, timestamps, inlet.shared.channels);
-        self.pull_all(pull, inlet.begin(timeout)?)
+        self.pull_all(pull, self.begin(timeout)?)
     }
 
     #[inline]
@@ -680,8 +685,15 @@ fn take<T: PullElement>(
     }
 }
 
-fn opened(state: &mut FeedState) -> Option<Result<()>> {
-    state.feed.opened()
+/// Returns what an `open` waits for that began in this epoch.
+fn opened(epoch: u64) -> impl Fn(&mut FeedState) -> Option<Result<()>> {
+    move |state| {
+        if state.epoch == epoch {
+            state.feed.opened()
+        } else {
+            Some(Err(OPEN_CLOSED))
+        }
+    }
 }
 
 fn known_info(facts: &mut Facts, moves: u64) -> Option<Result<Arc<StreamInfo>>> {
@@ -700,6 +712,9 @@ fn known_offset(facts: &mut Facts) -> Option<Result<TimeCorrection>> {
 }
 
 const OPEN_TIMEOUT: Error = Error::Timeout {
+    operation: "open_stream",
+};
+const OPEN_CLOSED: Error = Error::Closed {
     operation: "open_stream",
 };
 const ECHO_TIMEOUT: Error = Error::Timeout { operation: "echo" };

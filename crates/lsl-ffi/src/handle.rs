@@ -5,6 +5,9 @@
 //!
 //! (The style guide proposed addresses of slots that are never unmapped; numbers give the same guarantees
 //! without a dereference. A call pays one uncontended read lock.)
+//!
+//! pylsl up to 1.10 cuts them to 32 bits, which liblsl's addresses survive in a Python whose heap lies low. So as
+//! long as there are handles below 2^31, no others are given out.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -47,6 +50,8 @@ struct Slot {
 struct Table {
     slots: Vec<Slot>,
     free: Vec<usize>,
+    /// Free slots whose further handles are not below 2^31: used when all others are.
+    worn: Vec<usize>,
     max_slots: usize,
 }
 
@@ -114,27 +119,36 @@ impl Table {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
+            worn: Vec::new(),
             max_slots,
         }
     }
 
     /// Returns the object's handle, or the object if no number is free.
     fn insert(&mut self, object: Object) -> Result<Handle, Object> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.slots.len() == self.max_slots => return Err(object),
-            None => {
-                self.slots.push(Slot {
-                    // Generation 0 does not exist, so that NULL and small integers are no handles.
-                    generation: 1,
-                    object: None,
-                });
-                self.slots.len() - 1
-            }
+        let index = (self.free.pop())
+            .or_else(|| self.add_slot(LOW_SLOTS))
+            .or_else(|| self.worn.pop())
+            .or_else(|| self.add_slot(MAX_SLOTS));
+        let Some(index) = index else {
+            return Err(object);
         };
         let slot = &mut self.slots[index];
         slot.object = Some(object);
         Ok(encode(index, slot.generation))
+    }
+
+    /// Adds a slot, unless there are `most` already.
+    fn add_slot(&mut self, most: usize) -> Option<usize> {
+        let index = self.slots.len();
+        (index < most.min(self.max_slots)).then(|| {
+            self.slots.push(Slot {
+                // Generation 0 does not exist, so that NULL and small integers are no handles.
+                generation: 1,
+                object: None,
+            });
+            index
+        })
     }
 
     fn get(&self, handle: Handle) -> Option<Object> {
@@ -153,7 +167,11 @@ impl Table {
         // A slot that used up its generations is retired: no handle is given out twice.
         if slot.generation < MAX_GENERATION {
             slot.generation += 1;
-            self.free.push(index);
+            if index < LOW_SLOTS && slot.generation <= LOW_GENERATION {
+                self.free.push(index);
+            } else {
+                self.worn.push(index);
+            }
         }
         Some(object)
     }
@@ -258,21 +276,32 @@ extern "C" fn release() {
     drop(locks);
 }
 
-/// Bits of a handle that name the slot; the rest is the generation.
-const INDEX_BITS: u32 = usize::BITS / 2;
+/// Numbers of slots have half of a handle's bits.
+const MAX_SLOTS: usize = 1 << (usize::BITS / 2);
 
-const MAX_SLOTS: usize = 1 << INDEX_BITS;
+/// Generations have the other half but one: the highest bit of a handle stays clear.
+const MAX_GENERATION: usize = usize::MAX / MAX_SLOTS / 2;
 
-/// The highest bit of a handle stays clear.
-const MAX_GENERATION: usize = usize::MAX >> INDEX_BITS >> 1;
+/// A handle is, from its lowest bit on: 16 bits of the slot, 15 of the generation, the other bits of the slot and
+/// those of the generation. On 32-bit systems there are no others.
+const LOW_SLOTS: usize = 1 << LOW_SLOT_BITS;
+const LOW_SLOT_BITS: u32 = 16;
+const LOW_GENERATION: usize = (1 << LOW_GENERATION_BITS) - 1;
+const LOW_GENERATION_BITS: u32 = 15;
 
 fn encode(index: usize, generation: usize) -> Handle {
-    std::ptr::without_provenance_mut(generation << INDEX_BITS | index)
+    let high = (index / LOW_SLOTS) | ((generation >> LOW_GENERATION_BITS) << LOW_SLOT_BITS);
+    let low = (index % LOW_SLOTS) | ((generation & LOW_GENERATION) << LOW_SLOT_BITS);
+    std::ptr::without_provenance_mut((high << (LOW_SLOT_BITS + LOW_GENERATION_BITS)) | low)
 }
 
 fn decode(handle: Handle) -> (usize, usize) {
-    let bits = handle.addr();
-    (bits & ((1 << INDEX_BITS) - 1), bits >> INDEX_BITS)
+    let low = handle.addr();
+    let high = low >> (LOW_SLOT_BITS + LOW_GENERATION_BITS);
+    let index = ((high % LOW_SLOTS) << LOW_SLOT_BITS) | (low % LOW_SLOTS);
+    let generation = ((high >> LOW_SLOT_BITS) << LOW_GENERATION_BITS)
+        | ((low >> LOW_SLOT_BITS) & LOW_GENERATION);
+    (index, generation)
 }
 
 #[cfg(test)]
@@ -336,6 +365,43 @@ mod tests {
         assert!(table.insert(info_object()).is_err(), "there is no third");
         assert!(table.remove(next).is_some());
         assert!(table.insert(info_object()).is_ok());
+    }
+
+    #[test]
+    fn every_slot_and_generation_has_a_handle_of_its_own() {
+        let slots = [0, 1, LOW_SLOTS - 1, LOW_SLOTS, MAX_SLOTS - 1];
+        let generations = [1, 2, LOW_GENERATION, LOW_GENERATION + 1, MAX_GENERATION];
+        for index in slots.into_iter().filter(|it| *it < MAX_SLOTS) {
+            for generation in generations.into_iter().filter(|it| *it <= MAX_GENERATION) {
+                let handle = encode(index, generation);
+                assert_eq!(decode(handle), (index, generation), "{handle:?}");
+                assert_eq!(handle.addr() >> (usize::BITS - 1), 0, "{handle:?}");
+                let is_low = index < LOW_SLOTS && generation <= LOW_GENERATION;
+                assert_eq!(handle.addr() < 1 << 31, is_low, "{handle:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn handles_have_31_bits_for_as_long_as_they_can() {
+        let mut table = Table::new(2);
+        let first = table.insert(info_object()).unwrap();
+        table.remove(first).unwrap();
+        table.slots[0].generation = LOW_GENERATION;
+        let last = table.insert(info_object()).unwrap();
+        assert_eq!(decode(last), (0, LOW_GENERATION));
+        table.remove(last).unwrap();
+        // Another slot comes before further generations of this one.
+        let next = table.insert(info_object()).unwrap();
+        assert_eq!(decode(next), (1, 1));
+        let large = table.insert(info_object()).ok();
+        let is_64_bit = MAX_GENERATION > LOW_GENERATION;
+        assert_eq!(
+            large.map(decode),
+            is_64_bit.then_some((0, LOW_GENERATION + 1))
+        );
+        table.remove(next).unwrap();
+        assert_eq!(table.insert(info_object()).map(decode).ok(), Some((1, 2)));
     }
 
     #[test]

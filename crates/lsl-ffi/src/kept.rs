@@ -20,7 +20,12 @@ pub(crate) fn keep(object: &Arc<InfoObject>, handle: Option<Handle>) {
     let dropped = {
         // Held while the size is entered, so that no edit between goes uncounted.
         let state = object.lock();
-        lock().push(Arc::clone(object), handle, state.size(), local_clock())
+        let (object, size) = (Arc::clone(object), state.size());
+        if handle.is_some() && state.is_unread() && size <= SMALL {
+            lock().push_unread(object, handle)
+        } else {
+            lock().push(object, handle, size, local_clock())
+        }
     };
     // Without the locks, since dropping may take a while.
     drop(dropped);
@@ -38,7 +43,10 @@ pub(crate) fn resize(object: &InfoObject, size: impl FnOnce() -> usize) -> Vec<K
 
 /// Drops the oldest document, even one of the newest, for want of handles. Returns false if none is kept.
 pub(crate) fn drop_oldest() -> bool {
-    let oldest = lock().pop();
+    let oldest = {
+        let mut kept = lock();
+        kept.unread.pop_front().or_else(|| kept.pop())
+    };
     oldest.is_some()
 }
 
@@ -71,6 +79,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Kept> {
 static KEPT: Mutex<Kept> = Mutex::new(Kept {
     entries: VecDeque::new(),
     bytes: 0,
+    unread: VecDeque::new(),
 });
 
 static DROPPED_READS: AtomicI32 = AtomicI32::new(0);
@@ -79,6 +88,9 @@ static DROPPED_READS: AtomicI32 = AtomicI32::new(0);
 pub(crate) struct Kept {
     entries: VecDeque<KeptDocument>,
     bytes: usize,
+    /// Small infos of which C has no pointer: `push_numeric_struct` of `lsl_cpp.h` makes and destroys one with each
+    /// sample. They take nobody's place.
+    unread: VecDeque<KeptDocument>,
 }
 
 /// A kept document. Its handle ends when this is dropped.
@@ -104,6 +116,10 @@ const MOST: Limits = Limits {
     documents: 8_192,
     bytes: 128 << 20,
 };
+
+/// Limits of those that C has no pointer into.
+const MOST_UNREAD: usize = 64;
+const SMALL: usize = 64 << 10;
 
 /// Number of the newest documents, which are kept however large.
 const NEWEST: usize = 16;
@@ -137,6 +153,22 @@ impl Kept {
             since: now,
         });
         self.make_room(now)
+    }
+
+    /// Adds an info that C has no pointer into and returns the entries beyond the limit.
+    fn push_unread(
+        &mut self,
+        object: Arc<InfoObject>,
+        handle: Option<Handle>,
+    ) -> Vec<KeptDocument> {
+        self.unread.push_back(KeptDocument {
+            object,
+            handle: handle.map_or(0, Handle::addr),
+            since: 0.0,
+        });
+        let is_full = self.unread.len() > MOST_UNREAD;
+        let oldest = is_full.then(|| self.unread.pop_front()).flatten();
+        oldest.into_iter().collect()
     }
 
     /// Removes and returns the entries beyond the limits.

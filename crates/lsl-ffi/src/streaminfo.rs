@@ -400,6 +400,11 @@ impl InfoState {
         kept::keep(&owner, None);
     }
 
+    /// Whether C has no pointer into it.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.nodes.is_empty() && self.texts.bytes == 0
+    }
+
     /// Returns the memory of the info in bytes, roughly.
     pub(crate) fn size(&self) -> usize {
         let handles = self.nodes.len() * NODE_HANDLE_BYTES;

@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The deadline passed; trying again may work.
+    /// The deadline passed, or the inlet was closed; trying again may work.
     Timeout,
     /// The source is gone and cannot be recovered; make a new inlet.
     Lost,
@@ -26,6 +26,12 @@ pub enum Error {
     /// The deadline passed before `operation` finished.
     #[error("The {operation}() operation timed out.")]
     Timeout {
+        /// Name of the call that waited.
+        operation: &'static str,
+    },
+    /// The inlet was closed before `operation` finished.
+    #[error("The {operation}() operation was interrupted by close_stream().")]
+    Closed {
         /// Name of the call that waited.
         operation: &'static str,
     },
@@ -76,7 +82,7 @@ impl Error {
     /// Returns the group this error belongs to.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Timeout { .. } => ErrorKind::Timeout,
+            Self::Timeout { .. } | Self::Closed { .. } => ErrorKind::Timeout,
             Self::Lost { .. } => ErrorKind::Lost,
             Self::Argument(_) | Self::Query { .. } | Self::InvalidInfo(_) => ErrorKind::Argument,
             Self::Config(_) | Self::Security(_) | Self::Protocol(_) | Self::Io { .. } => {

@@ -168,13 +168,16 @@ impl<'a> Attendance<'a> {
         }
         let is_registered = connection.is_registered();
         let is_urgent = until == Until::Opened || connection.is_urgent();
+        let now = local_clock();
+        if let Some(gone) = state.reader.depose(now) {
+            gone.raise();
+        }
         if state.reader.leader().is_some() && shared.notifier.get().is_none() {
             return Next::Timer(LEADER_TICK);
         }
         if state.is_held_back() {
             return Next::Reactor;
         }
-        let now = local_clock();
         let is_wanted = |state: &FeedState| {
             let is_prompt =
                 is_urgent || shared.feed.has_waiters() || shared.notifier.get().is_some();
@@ -287,3 +290,55 @@ const TURN_BYTES: usize = 64 * 1024;
 /// lock for themselves; behind those that do not, a stream of 25 MB/s still goes into the ring, as if it
 /// were the task's alone, and the outlet is not held up.
 const BESIDE_CALLERS_BYTES: usize = 512 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lsl_proto::config::Config;
+    use lsl_proto::inlet::Feed;
+
+    use super::*;
+    use crate::net::sync::Interrupt;
+    use crate::{ChannelFormat, Outlet, StreamInfo};
+
+    #[test]
+    fn a_pull_gets_its_sample_after_the_leader_s_thread_was_ended() {
+        let mut config = Config::loopback();
+        config.set_ports(48_650, 20);
+        config.set_session_id("attend-ended-leader").unwrap();
+        let context = crate::Context::new(config);
+        let info = StreamInfo::new("n", "t", 1, 0.0, ChannelFormat::Int8, "ended-leader");
+        let outlet = Outlet::builder(info.unwrap()).context(&context).open();
+        let outlet = outlet.unwrap();
+        let mut info = outlet.info().clone();
+        info.fill_v4_address("127.0.0.1");
+        let inlet = InletShared::new(context, info, 10, 0, (true, true), false);
+        let inlet = Arc::new(inlet);
+        inlet.start_data().unwrap();
+        let soon = local_clock() + 20.0;
+        let opened = |state: &mut FeedState| state.is_opened().then_some(());
+        inlet.feed.wait_blocking(soon, opened).unwrap();
+        let interrupt = Interrupt::of_thread().unwrap();
+        let lead = || {
+            outlet.push(&[1_i8]).unwrap();
+            inlet.look(Feed::flush);
+            let mut state = inlet.feed.lock();
+            let is_leader = state.reader.lead(local_clock(), &interrupt).is_some();
+            if let Some(connection) = state.readable().filter(|_| is_leader) {
+                connection.unregister();
+            }
+            is_leader
+        };
+        // As a pull does that then never comes back.
+        while !lead() {
+            assert!(local_clock() < soon, "nobody may lead");
+            std::thread::yield_now();
+        }
+        inlet.work.notify_one();
+        outlet.push(&[2_i8]).unwrap();
+        let pulled = inlet.pull_blocking(soon, |feed| feed.is_ready().then_some(()));
+        inlet.stop();
+        assert_eq!(pulled, Some(()));
+    }
+}

@@ -235,6 +235,10 @@ impl InletShared {
                 continue;
             }
             state.reader.resign(lead.id);
+            // Windows tells only the thread that waited for the socket last: by its successor, if this one was late.
+            if let Some(present) = state.reader.leader() {
+                present.raise();
+            }
             // An answer to the clock must not lie in the socket until somebody leads again.
             let concerns_task = state.disconnect.is_some() || state.is_urgent();
             drop(state);

@@ -15,7 +15,7 @@ use crate::drive_inlet::attend::Attendance;
 use crate::drive_inlet::connection::{self, Connection};
 use crate::drive_inlet::full_info;
 use crate::drive_inlet::reach::Way;
-use crate::drive_inlet::shared::InletShared;
+use crate::drive_inlet::shared::{InletShared, Tasks};
 use crate::net::monitor::lock_ignoring_poison;
 use crate::net::runtime;
 use crate::{Error, Result, StreamInfo};
@@ -23,7 +23,17 @@ use crate::{Error, Result, StreamInfo};
 impl InletShared {
     /// Starts to receive, unless that is under way.
     pub(crate) fn start_data(self: &Arc<Self>) -> Result<()> {
+        self.start_data_in(&mut lock_ignoring_poison(&self.tasks))
+    }
+
+    /// The same. Returns the epoch, which ends when the inlet is closed.
+    pub(crate) fn start_epoch(self: &Arc<Self>) -> Result<u64> {
         let mut tasks = lock_ignoring_poison(&self.tasks);
+        self.start_data_in(&mut tasks)?;
+        Ok(self.feed.lock().epoch)
+    }
+
+    fn start_data_in(self: &Arc<Self>, tasks: &mut Tasks) -> Result<()> {
         if tasks.data.is_some() {
             return Ok(());
         }
@@ -59,7 +69,8 @@ impl InletShared {
         Ok(())
     }
 
-    /// Disconnects the data connection and forgets queued samples; a later pull connects again.
+    /// Disconnects the data connection and forgets queued samples; a later pull connects again, those that wait do
+    /// not.
     pub(crate) fn close_data(&self) {
         // Held until the epoch has changed, or a pull could start a task of the old one in between.
         let mut tasks = lock_ignoring_poison(&self.tasks);

@@ -9,7 +9,10 @@ use std::task::{Context as Polled, Poll, Wake};
 use std::thread;
 use std::time::Duration;
 
-use lsl_core::{ChannelFormat, Context, ErrorKind, Inlet, Outlet, StreamInfo, local_clock};
+use lsl_core::{
+    ChannelFormat, Context, Error, ErrorKind, Inlet, InletState, Outlet, Result, StreamInfo,
+    local_clock,
+};
 
 use crate::lab::{self, SOON};
 
@@ -225,6 +228,47 @@ pub fn a_pull_outlives_a_close(outlets: &Context, inlets: &Context) {
     });
 }
 
+/// What one thread closes stays closed: an `open` of another one ends, whoever connects next, and a pull of
+/// another one waits until somebody does.
+pub fn a_close_ends_an_open_and_no_pull(outlets: &Context, inlets: &Context) {
+    let inlet = Inlet::builder(&info("interrupted")).context(inlets);
+    let inlet = inlet.create().unwrap();
+    let opens: [&(dyn Fn() -> Result<()> + Sync); 2] = [&|| inlet.blocking().open(SOON), &|| {
+        block_on(inlet.open(SOON))
+    }];
+    for open in opens {
+        thread::scope(|scope| {
+            let opening = scope.spawn(open);
+            lab::until("it is looked for", || {
+                inlet.health().state == InletState::Searching
+            });
+            inlet.close();
+            assert_eq!(inlet.try_pull(&mut [0_i64]).unwrap(), None);
+            let opened = opening.join().unwrap();
+            assert!(matches!(opened, Err(Error::Closed { .. })), "{opened:?}");
+            inlet.close();
+        });
+    }
+    let outlet = lab::outlet(outlets, info("interrupted"));
+    inlet.blocking().open(SOON).unwrap();
+    outlet.push(&[1_i64]).unwrap();
+    lab::until("it comes", || inlet.samples_available() == 1);
+    thread::scope(|scope| {
+        let puller = scope.spawn(|| {
+            let mut values = [0_i64; 2];
+            let pulled = inlet.blocking().pull_chunk(&mut values, None, SOON);
+            (pulled.unwrap(), values)
+        });
+        lab::until("it is taken", || inlet.samples_available() == 0);
+        inlet.close();
+        lab::until("the outlet sees no reader", || !outlet.have_consumers());
+        assert!(!puller.is_finished());
+        inlet.blocking().open(SOON).unwrap();
+        outlet.push(&[2_i64]).unwrap();
+        assert_eq!(puller.join().unwrap(), (2, [1, 2]));
+    });
+}
+
 /// Closing is not losing, also where a lost connection would be final and the data task finds the
 /// connection gone at the very moment.
 pub fn a_close_of_a_stream_that_cannot_be_recovered_is_no_loss(
@@ -357,6 +401,12 @@ fn plain_an_end_reaches_pulls_that_wait_for_the_socket() {
 fn plain_a_pull_outlives_a_close() {
     let context = lab::context();
     a_pull_outlives_a_close(&context, &context);
+}
+
+#[test]
+fn plain_a_close_ends_an_open_and_no_pull() {
+    let context = lab::context();
+    a_close_ends_an_open_and_no_pull(&context, &context);
 }
 
 #[test]

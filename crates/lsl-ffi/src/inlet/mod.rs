@@ -8,10 +8,11 @@ pub(crate) mod pull_text;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-use lsl_core::{ChannelFormat, Error, ErrorKind, Inlet, ProcessingOptions, Result};
+use lsl_core::{BlockingInlet, ChannelFormat, Error, Inlet, ProcessingOptions, Result};
 use lsl_platform::fork::Generation;
 use lsl_platform::signal::Signal;
 
@@ -50,13 +51,23 @@ impl InletObject {
         code
     }
 
+    /// Returns the pulls of this turn: only the first one connects, or what another thread closes meanwhile would be
+    /// opened again.
+    #[inline]
+    fn pulls(&self, turn: Turn) -> BlockingInlet<'_> {
+        let calls = self.inlet.blocking();
+        if turn.is_first {
+            calls
+        } else {
+            calls.without_connecting()
+        }
+    }
+
     /// Converts the result of a turn. A timeout is `Continue` unless the turn is the last.
     fn outcome<T>(&self, turn: Turn, result: Result<T>) -> Outcome<Progress<T>> {
         match result {
             Ok(value) => Ok(Progress::Break(value)),
-            Err(error) if error.kind() == ErrorKind::Timeout && !turn.is_last => {
-                Ok(Progress::Continue(turn.done))
-            }
+            Err(Error::Timeout { .. }) if !turn.is_last => Ok(Progress::Continue(turn.done)),
             Err(error) => Err(self.fail(&error)),
         }
     }
@@ -155,22 +166,28 @@ pub extern "C" fn lsl_destroy_inlet(inlet: Handle) {
 }
 
 /// `lsl_open_stream`: connects and waits until the stream flows; -1 after `timeout` seconds (the
-/// attempt goes on), -2 if it is lost. Every sample pushed after this returned is received.
-/// Spec: c-abi §8.2.
+/// attempt goes on) or when another thread closes the stream, -2 if it is lost. Every sample pushed after this
+/// returned is received. Spec: c-abi §8.2.
 ///
 /// # Safety
 /// `ec` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn lsl_open_stream(inlet: Handle, timeout: f64, ec: *mut i32) {
+    let begun = Cell::new(None);
     let body = |turn: Turn| {
         let object = find_for(inlet, turn)?;
-        object.outcome(turn, object.inlet.blocking().open(turn.timeout()))
+        let begin = || object.inlet.begin_open().map_err(|error| fail(&error));
+        let epoch = begun.get().map_or_else(begin, Ok)?;
+        begun.set(Some(epoch));
+        let opened = object.inlet.blocking().opened(epoch, turn.timeout());
+        object.outcome(turn, opened)
     };
     // SAFETY: the caller vouches for `ec`.
     unsafe { with_code_in_turns(ec, (), timeout, body) };
 }
 
-/// `lsl_close_stream`: disconnects and drops queued samples. The next pull or open connects again.
+/// `lsl_close_stream`: disconnects and drops queued samples. The next pull or open connects again. An open that
+/// another thread waits in returns -1; a pull waits on, without a connection, until its own time is up.
 /// Spec: c-abi §8.2.
 #[unsafe(no_mangle)]
 pub extern "C" fn lsl_close_stream(inlet: Handle) {

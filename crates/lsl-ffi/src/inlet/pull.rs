@@ -17,8 +17,7 @@ impl InletObject {
         slots: &mut [T],
         turn: Turn,
     ) -> Outcome<Option<f64>> {
-        let pulling = self.inlet.blocking();
-        let pulled = pulling
+        let pulled = (self.pulls(turn))
             .pull(slots, turn.timeout())
             .map_err(|error| self.fail(&error))?;
         if pulled.is_none() && turn.is_last {
@@ -74,8 +73,7 @@ impl InletObject {
         timestamps: Option<&mut [f64]>,
         turn: Turn,
     ) -> Outcome<Progress<usize>> {
-        let pulling = self.inlet.blocking();
-        let samples = match pulling.pull_chunk(slots, timestamps, turn.timeout()) {
+        let samples = match (self.pulls(turn)).pull_chunk(slots, timestamps, turn.timeout()) {
             Ok(samples) => samples,
             // Samples come first: the next call reports the same error.
             Err(_) if turn.done > 0 => return Ok(Progress::Break(turn.done)),

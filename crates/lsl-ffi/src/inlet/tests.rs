@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use lsl_core::FOREVER_SECS;
+use lsl_core::{FOREVER_SECS, InletState};
 
 use super::pull::*;
 use super::pull_text::*;
@@ -519,6 +519,50 @@ fn a_blocked_pull_wakes_when_the_stream_is_lost() {
     lsl_destroy_outlet(out);
     assert_eq!(blocked.join().unwrap(), (0.0, -2, [-7.0]));
     lsl_destroy_inlet(inlet);
+}
+
+#[test]
+fn closing_ends_an_open_of_another_thread() {
+    // This stream has no outlet.
+    let info = testing::info("closed-nobody", 1, 0.0, ChannelFormat::Int8);
+    let inlet = lsl_create_inlet(info, 360, 0, 1);
+    lsl_destroy_streaminfo(info);
+    let opening = on_thread(inlet, |inlet| {
+        let mut ec = UNSET;
+        // SAFETY: a local variable.
+        unsafe { lsl_open_stream(inlet, FOREVER_SECS, &raw mut ec) };
+        (ec, last_error())
+    });
+    until("it is looked for", || {
+        find(inlet).unwrap().inlet.health().state == InletState::Searching
+    });
+    // Into its second turn.
+    thread::sleep(Duration::from_millis(1100));
+    assert!(!opening.is_finished());
+    lsl_close_stream(inlet);
+    let text = "The open_stream() operation was interrupted by close_stream().";
+    assert_eq!(opening.join().unwrap(), (code::TIMEOUT, text.into()));
+    lsl_destroy_inlet(inlet);
+}
+
+#[test]
+fn closed_under_a_pull_a_stream_stays_closed() {
+    let stream = Stream::new("closed", 1, 0.0, ChannelFormat::Double64);
+    push(stream.out, &[&[1.0]]);
+    available(stream.inlet, 1);
+    // Longer than a turn.
+    let pulling = on_thread(stream.inlet, |inlet| pull_chunk::<2>(inlet, 2, 1.5));
+    available(stream.inlet, 0);
+    lsl_close_stream(stream.inlet);
+    let is_read = || lsl_have_consumers(stream.out) == 1;
+    until("the outlet has no reader", || !is_read());
+    let (pulled, ec, ..) = pulling.join().unwrap();
+    assert_eq!((pulled, ec, is_read()), (1, 0, false));
+    // The next call connects.
+    pull::<1>(stream.inlet, 0.0);
+    until("the outlet has a reader", is_read);
+    push(stream.out, &[&[2.0]]);
+    assert_eq!(pull::<1>(stream.inlet, SOON), (1.0, 0, [2.0]));
 }
 
 #[test]

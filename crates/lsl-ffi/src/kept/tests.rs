@@ -12,6 +12,7 @@ fn empty() -> Kept {
     Kept {
         entries: VecDeque::new(),
         bytes: 0,
+        unread: VecDeque::new(),
     }
 }
 
@@ -153,4 +154,18 @@ fn documents_that_grow_in_turns_stay_within_the_most() {
         }
     }
     assert!(kept.entries.len() < all.len());
+}
+
+#[test]
+fn infos_that_c_has_no_pointer_into_take_nobody_s_place() {
+    let mut kept = empty();
+    kept.push(object(), None, 1, 0.0);
+    let first = object();
+    kept.push_unread(Arc::clone(&first), None);
+    for _ in 1..MOST_UNREAD {
+        assert!(kept.push_unread(object(), None).is_empty());
+    }
+    let gone = kept.push_unread(object(), None);
+    assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0].object, &first));
+    assert_eq!((kept.entries.len(), kept.unread.len()), (1, MOST_UNREAD));
 }

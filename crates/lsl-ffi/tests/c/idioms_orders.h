@@ -197,6 +197,80 @@ static void closed_and_opened_again(void)
     lsl_destroy_outlet(outlet);
 }
 
+/* A call of another thread on an inlet. */
+struct waiting {
+    lsl_inlet inlet;
+    volatile int done;
+    float got[3];
+    double stamp;
+    int32_t ec;
+};
+
+static void *wait_in_open(void *argument)
+{
+    struct waiting *call = argument;
+    lsl_open_stream(call->inlet, PATIENCE, &call->ec);
+    call->done = 1;
+    return NULL;
+}
+
+static void *wait_in_pull(void *argument)
+{
+    struct waiting *call = argument;
+    call->stamp = lsl_pull_sample_f(call->inlet, call->got, 3, 3.0, &call->ec);
+    call->done = 1;
+    return NULL;
+}
+
+/* Closed by another thread, an open ends. The stream can be opened again at once. */
+static void closed_while_it_opens(void)
+{
+    lsl_streaminfo info = described("opening", cft_float32);
+    struct waiting call = {lsl_create_inlet(info, 60, 0, 1), 0, {0, 0, 0}, 0, 77};
+    pthread_t thread = start(wait_in_open, &call);
+    lsl_outlet outlet;
+    double closed;
+    pause_for(1.5);
+    SAY("opening: %d", !call.done);
+    closed = now();
+    lsl_close_stream(call.inlet);
+    pthread_join(thread, NULL);
+    SAY("ended: %d, ec %d", now() - closed < PROMPT, call.ec);
+    outlet = lsl_create_outlet(info, 0, 60);
+    lsl_open_stream(call.inlet, PATIENCE, &ec);
+    SAY("open %d", ec);
+    push_until_received(outlet, call.inlet, 1);
+    say_pull(call.inlet, PATIENCE);
+    lsl_destroy_inlet(call.inlet);
+    lsl_destroy_outlet(outlet);
+    lsl_destroy_streaminfo(info);
+}
+
+/* Closed by another thread, a pull waits until its own time is up, and the stream stays closed. */
+static void closed_while_it_is_pulled(void)
+{
+    lsl_outlet outlet = outlet_of("pulled", cft_float32);
+    lsl_inlet inlet = open_inlet_of("pulled", outlet, 1);
+    struct waiting call = {inlet, 0, {0, 0, 0}, 77, 77};
+    double begun = now();
+    pthread_t thread = start(wait_in_pull, &call);
+    pause_for(0.5);
+    lsl_close_stream(inlet);
+    while (!call.done) {
+        push(outlet, 9);
+        pause_for(0.02);
+    }
+    SAY("waited %d, consumers %d", now() - begun > 2.9, lsl_have_consumers(outlet));
+    pthread_join(thread, NULL);
+    SAY("pull: %g at %g, ec %d", (double)call.got[0], call.stamp, call.ec);
+    say_pull(inlet, 0.0);
+    SAY("opened again %d", lsl_wait_for_consumers(outlet, PATIENCE));
+    push_until_received(outlet, inlet, 2);
+    say_pull(inlet, PATIENCE);
+    lsl_destroy_inlet(inlet);
+    lsl_destroy_outlet(outlet);
+}
+
 /* All that can be asked of an inlet before it is open. */
 static void asked_before_open(void)
 {
@@ -281,6 +355,8 @@ static const struct idiom orders[] = {
     {"outlet destroyed without recovery", outlet_destroyed_without_recovery},
     {"pull without open", pull_without_open},
     {"closed and opened again", closed_and_opened_again},
+    {"closed while it opens", closed_while_it_opens},
+    {"closed while it is pulled", closed_while_it_is_pulled},
     {"asked before open", asked_before_open},
     {"outlet made again while read", outlet_made_again_while_read},
     {"outlet made again after its end", outlet_made_again_after_its_end},

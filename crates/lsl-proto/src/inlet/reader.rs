@@ -87,6 +87,15 @@ impl<I: Clone> Reader<I> {
         self.was_read_by_caller = true;
     }
 
+    /// Takes the lead from a leader that did not come back when the stream was quiet: somebody ended its thread, or
+    /// jumped out of its pull. Returns it for an interrupt, as it may only be late.
+    pub fn depose(&mut self, now: f64) -> Option<I> {
+        if now < self.quiet_at() + OVERDUE_SECS {
+            return None;
+        }
+        self.end()
+    }
+
     /// Returns the leader, to interrupt it.
     #[inline]
     pub fn leader(&self) -> Option<&I> {
@@ -147,6 +156,9 @@ impl<I: Clone> Reader<I> {
 /// A stream without samples for that long is slow. Waking a pull through the inlet's task costs some
 /// 10 µs of latency, which nobody notices at such rates.
 const QUIET_SECS: f64 = 0.25;
+
+/// A leader that is late by that much is gone.
+const OVERDUE_SECS: f64 = 1.0;
 
 /// How long the socket stays registered for the sake of somebody who waited: most wait again soon.
 const PATIENCE_SECS: f64 = 0.5;

@@ -33,6 +33,11 @@ fn a_pull_outlives_a_close() {
 }
 
 #[test]
+fn a_close_ends_an_open_and_no_pull() {
+    encrypted(pulling::a_close_ends_an_open_and_no_pull);
+}
+
+#[test]
 fn a_close_of_a_stream_that_cannot_be_recovered_is_no_loss() {
     encrypted(pulling::a_close_of_a_stream_that_cannot_be_recovered_is_no_loss);
 }

@@ -53,6 +53,17 @@ fn a_leader_loses_the_lead_with_its_connection() {
 }
 
 #[test]
+fn a_leader_that_does_not_come_back_loses_the_lead() {
+    let mut reader = flowing(10.0);
+    let lead = reader.lead(10.0, &7).unwrap();
+    let quiet_at = reader.quiet_at();
+    assert_eq!(reader.depose(quiet_at), None, "it is late");
+    assert_eq!(reader.depose(quiet_at + OVERDUE_SECS), Some(7));
+    assert!(!reader.is_leader(lead));
+    assert_eq!(reader.depose(quiet_at + OVERDUE_SECS), None);
+}
+
+#[test]
 fn who_waits_has_the_socket_registered_and_who_stops_reading_too() {
     let mut reader = flowing(10.0);
     assert!(!reader.needs_reactor(10.0, false) && reader.needs_reactor(10.0, true));
@@ -205,7 +216,11 @@ impl World {
                 let is_idle = !self.reader.is_read_by_callers(self.now) && !self.read(false);
                 self.is_registered |= is_idle && self.is_readable();
             }
-            Event::Later => self.now += 0.1,
+            Event::Later => {
+                self.now += 0.1;
+                // The task looks.
+                self.interrupted |= self.reader.depose(self.now).is_some();
+            }
             Event::Break => self.is_broken = true,
             Event::Close | Event::Reconnect => {
                 // What was not read is gone with the connection.
