@@ -99,8 +99,8 @@ impl Log {
         for file in files {
             let lines = BufReader::new(File::open(&file)?).lines();
             for line in lines {
-                let line: serde_json::Value = serde_json::from_str(&line?)?;
-                written += u64::from(line["event"] == "handshake_ok");
+                // Not parsed, which would be half of what `--instructions` counts for the log.
+                written += u64::from(line?.contains(r#""event":"handshake_ok""#));
             }
             fs::remove_file(&file)?;
         }
