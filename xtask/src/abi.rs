@@ -3,13 +3,15 @@
 //! `crates/lsl-ffi/abi/abi.tsv` is the one list of functions. The headers are made from it and from
 //! their frames (`*.h.in`), because cbindgen would have to expand the macros that make the typed
 //! families, which takes a nightly compiler, and could not name parameters there. So is `lsl.def`.
+//! `lsl_cpp.h`, which declares nothing that the library exports, is written by hand.
 
+mod cpp;
 mod signatures;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 #[cfg(unix)]
-use std::os::unix::fs::symlink;
+pub(crate) use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use xshell::{Shell, cmd};
@@ -31,6 +33,9 @@ const HEADERS: &[(&str, &str)] = &[
     ("lsl_c.h", "crates/lsl-ffi/abi/lsl_c.h.in"),
     ("lslx.h", "crates/lsl-ffi/abi/lslx.h.in"),
 ];
+
+/// The header for C++.
+const CPP_HEADER: &str = "lsl_cpp.h";
 
 /// The names that liblsl splits its header into; programs include some of them alone.
 const PARTS: &[&str] = &[
@@ -156,7 +161,7 @@ pub(crate) fn install(sh: &Shell, prefix: &Path, profile: Profile) -> Result {
 
 /// Packages are made on Linux alone.
 #[cfg(not(unix))]
-fn symlink(_to: &str, _path: &Path) -> std::io::Result<()> {
+pub(crate) fn symlink(_to: impl AsRef<Path>, _path: impl AsRef<Path>) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
@@ -200,6 +205,7 @@ pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -
     let up = vec![".."; libdir.split('/').count()].join("/");
     for (from, to) in [
         ("lsl.pc.in", "pkgconfig/lsl.pc"),
+        ("LSLCMake.cmake", "cmake/LSL/LSLCMake.cmake"),
         ("LSLConfig.cmake.in", "cmake/LSL/LSLConfig.cmake"),
         (
             "LSLConfigVersion.cmake.in",
@@ -219,7 +225,11 @@ pub(crate) fn lay_out(sh: &Shell, library: &Path, prefix: &Path, libdir: &str) -
         sh.write_file(lib.join(to), lines.collect::<Vec<_>>().join("\n") + "\n")?;
     }
     sh.create_dir(prefix.join("include"))?;
-    for (header, _) in HEADERS {
+    for header in HEADERS
+        .iter()
+        .map(|(header, _)| *header)
+        .chain([CPP_HEADER])
+    {
         sh.copy_file(
             Path::new(INCLUDE).join(header),
             prefix.join("include").join(header),

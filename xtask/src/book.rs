@@ -136,6 +136,7 @@ fn dist_file(sh: &Shell, end: &str) -> Result<PathBuf> {
 /// The library installed where a compiler and programs find it, as a package does.
 fn c(sh: &Shell) -> Result<Vec<String>> {
     cmd!(sh, "cc --version").quiet().read()?;
+    cmd!(sh, "c++ --version").quiet().read()?;
     cmd!(sh, "pkg-config --version").quiet().read()?;
     let prefix = Path::new("target/hosts/prefix");
     abi::install(sh, prefix, Profile::Dev)?;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use xshell::{Shell, cmd};
 
-use crate::cross::{self, Build, System, Target};
-use crate::{Result, abi, macos};
+use crate::cross::{self, Build, GLIBC, System, Target};
+use crate::{Result, abi, macos, zig};
 
 /// The product's name in packages.
 const NAME: &str = "lsl-rs";
@@ -113,6 +113,7 @@ fn pack(sh: &Shell, release: &Release, builds: &[Build]) -> Result<String> {
                 sh.remove_path(&tree)?;
                 lay_out(sh, build, &tree, &format!("lib/{multiarch}"), &bill)?;
                 lay_out_unix(sh, &tree, pages)?;
+                lay_out_as_liblsl(sh, &tree, build.target, multiarch)?;
                 // Debian's zsh looks for what packages complete here, not in the folder of all others.
                 let zsh = tree.join("share/zsh");
                 std::fs::rename(zsh.join("site-functions"), zsh.join("vendor-completions"))?;
@@ -155,6 +156,27 @@ fn lay_out(sh: &Shell, build: &Build, prefix: &Path, libdir: &str, bill: &Path) 
     }
     sh.copy_file("crates/lsl-ffi/COMPAT.md", doc.join("COMPAT.md"))?;
     sh.copy_file(bill, doc.join("bill-of-materials.cdx.json"))?;
+    Ok(())
+}
+
+/// What liblsl's own package has besides, for programs that look nowhere else: links to the library in `lib`,
+/// and `lslver`.
+fn lay_out_as_liblsl(sh: &Shell, prefix: &Path, target: Target, multiarch: &str) -> Result {
+    let lib = prefix.join("lib");
+    for name in ["liblsl.so", abi::SONAME] {
+        abi::symlink(format!("{multiarch}/{name}"), lib.join(name))?;
+    }
+    let python = zig::python(sh)?;
+    let machine = format!("{}-linux-gnu.{GLIBC}", target.machine);
+    let (include, linked) = (prefix.join("include"), lib.join(multiarch));
+    let program = prefix.join("bin/lslver");
+    cmd!(
+        sh,
+        "{python} -m ziglang cc -target {machine} -O2 -fPIE -pie -s -I {include}
+            crates/lsl-ffi/pkg/lslver.c -o {program} -L {linked} -llsl"
+    )
+    .quiet()
+    .run()?;
     Ok(())
 }
 

@@ -16,6 +16,9 @@
 #define LIBLSL_C_API
 #elif defined(_WIN32) || defined(__CYGWIN__)
 #define LIBLSL_C_API __declspec(dllimport)
+#if defined(_MSC_VER) && !defined(LSLNOAUTOLINK)
+#pragma comment(lib, "lsl.lib")
+#endif
 #else
 #define LIBLSL_C_API __attribute__((visibility("default")))
 #endif

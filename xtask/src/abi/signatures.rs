@@ -6,7 +6,7 @@ use std::path::Path;
 
 use xshell::{Shell, cmd};
 
-use super::{Function, INCLUDE};
+use super::{Function, INCLUDE, cpp};
 use crate::{Result, hosts, zig};
 
 /// C++ for Windows, by zig.
@@ -151,6 +151,7 @@ fn headers(
         );
         problems.extend(run.run().err().map(|error| format!("{header}: {error}")));
     }
+    problems.extend(cpp::compile(sh, (cxx, of_cxx)));
     Ok(problems)
 }
 
@@ -182,12 +183,10 @@ fn against_liblsl(sh: &Shell, functions: &[Function], folder: &Path) -> Result<V
         sh,
         "cc -Werror=incompatible-pointer-types -fsyntax-only -I {include} {source}"
     );
-    Ok(run
-        .run()
-        .err()
-        .map(|error| format!("liblsl's header: {error}"))
-        .into_iter()
-        .collect())
+    let error = run.run().err();
+    let mut problems = cpp::against_liblsl(sh, &include)?;
+    problems.extend(error.map(|error| format!("liblsl's header: {error}")));
+    Ok(problems)
 }
 
 /// A C file that compiles only if the headers declare these functions with these types.

@@ -56,6 +56,10 @@ lsl --version >$work/said
 says $work/said "$version"
 ok "$(head -n 1 $work/said)"
 
+lslver >$work/said
+says $work/said "LSL version: 118"
+ok "lslver: $(sed -n 2p $work/said)"
+
 lsl demo --duration 2 >$work/said 2>&1 || {
     cat $work/said >&2
     fail "lsl demo"
@@ -65,6 +69,7 @@ ok "lsl demo: nothing was lost"
 
 dpkg -L lsl-rs >$work/contents
 for file in /usr/bin/lsl /usr/bin/lsl-bench "$libraries/liblsl.so" "$libraries/pkgconfig/lsl.pc" /usr/include/lsl_c.h \
+    /usr/include/lsl_cpp.h "$libraries/cmake/LSL/LSLCMake.cmake" /usr/lib/liblsl.so /usr/lib/liblsl.so.2 \
     /usr/share/man/man1/lsl.1.gz /usr/share/bash-completion/completions/lsl \
     /usr/share/zsh/vendor-completions/_lsl /usr/share/fish/vendor_completions.d/lsl.fish \
     /usr/lib/systemd/user/lsl@.service /usr/lib/systemd/system/lsl-relay.service /usr/lib/sysusers.d/lsl.conf \

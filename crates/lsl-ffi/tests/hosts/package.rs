@@ -22,7 +22,8 @@ pub(crate) fn tests() -> Vec<Test> {
         run: Box::new(run),
     };
     vec![
-        test("cmake", &[Need::Tool("cmake"), Need::Tool("cc")], cmake),
+        test("cmake", &[Need::Tool("cmake"), Need::Tool("c++")], cmake),
+        test("lslver", &[Need::Tool("cc")], lslver),
         test(
             "pkg-config",
             &[Need::Tool("pkg-config"), Need::Tool("cc")],
@@ -36,10 +37,15 @@ pub(crate) fn tests() -> Vec<Test> {
                 Need::Variable(HEADERS),
                 Need::Variable(LIBLSL),
             ],
-            replacement,
+            |stage| replacement(stage, "replacement", &Stage::path(HEADERS)?),
         ),
         test(
-            "lsl_cpp.h on our header",
+            "our lsl_cpp.h, with liblsl and with ours",
+            &[Need::Tool("c++"), Need::Variable(LIBLSL)],
+            |stage| replacement(stage, "cpp", &stage.prefix()?.join("include")),
+        ),
+        test(
+            "liblsl's lsl_cpp.h on our header",
             &[Need::Tool("c++"), Need::Variable(HEADERS)],
             their_cpp_on_our_c,
         ),
@@ -61,7 +67,50 @@ fn cmake(stage: &Stage) -> Outcome {
     make.arg("--build").arg(&build);
     run(make, &folder.join("build.log"), LIMIT)?;
     let said = Stage::run(Command::new(build.join("consumer")), &folder)?;
-    contains(&said, "lsl-rs")
+    contains(&said, "lsl-rs")?;
+    let installed = folder.join("installed");
+    let mut install = Command::new("cmake");
+    install
+        .arg("--install")
+        .arg(&build)
+        .arg("--prefix")
+        .arg(&installed);
+    run(install, &folder.join("install.log"), LIMIT)?;
+    // What the functions of LSLCMake did: a program, its library and a file in the project's folder.
+    let installed = installed.join("consumer");
+    let said = Stage::run(Command::new(installed.join("program")), &folder)?;
+    contains(&said, "works with lsl-rs")?;
+    let is_file =
+        |name: &str| fs::symlink_metadata(installed.join(name)).is_ok_and(|file| file.is_file());
+    for name in ["liblsl.so.2", "consumer.c"] {
+        if !is_file(name) {
+            return Err(format!(
+                "{name} was not installed in {}",
+                installed.display()
+            ));
+        }
+    }
+    let packing = fs::read_to_string(build.join("CPackConfig.cmake"));
+    contains(
+        &packing.map_err(|error| error.to_string())?,
+        "consumer-1.2-",
+    )
+}
+
+/// In three lines: the version, the library, its clock.
+fn lslver(stage: &Stage) -> Outcome {
+    let folder = stage.folder("lslver")?;
+    let program = stage.compile("cc", "../pkg/lslver.c", &["-Wpedantic"], &folder)?;
+    let said = Stage::run(Command::new(program), &folder)?;
+    let lines: Vec<&str> = said.lines().collect();
+    match lines.as_slice() {
+        ["LSL version: 118", library, clock]
+            if library.contains("lsl-rs") && clock.parse::<f64>().is_ok() =>
+        {
+            Ok(())
+        }
+        _ => Err(format!("it said:\n{said}")),
+    }
 }
 
 fn pkg_config(stage: &Stage) -> Outcome {
@@ -103,9 +152,9 @@ fn static_library(stage: &Stage) -> Outcome {
     contains(&Stage::run(Command::new(program), &folder)?, "lsl-rs")
 }
 
-/// Built against liblsl's headers, linked with liblsl, run with ours.
-fn replacement(stage: &Stage) -> Outcome {
-    let folder = stage.folder("replacement")?;
+/// Built against the headers in a folder, linked with liblsl, run with ours.
+fn replacement(stage: &Stage, name: &str, headers: &Path) -> Outcome {
+    let folder = stage.folder(name)?;
     let liblsl = Stage::path(LIBLSL)?;
     // The name that programs ask the dynamic linker for.
     let theirs = folder.join("theirs");
@@ -115,7 +164,7 @@ fn replacement(stage: &Stage) -> Outcome {
     let mut compile = Command::new("c++");
     compile
         .arg("-I")
-        .arg(Stage::path(HEADERS)?)
+        .arg(headers)
         .arg(source_of("package/program.cpp"))
         .arg("-o")
         .arg(&program)

@@ -1,4 +1,4 @@
-// A program as C++ users write it, on liblsl's own lsl_cpp.h: numbers, strings and a description go
+// A program as C++ users write it, on lsl_cpp.h, liblsl's or ours: numbers, strings and a description go
 // through an outlet and an inlet, and the library tells its name at the end.
 #include <cstdint>
 #include <cstdio>
