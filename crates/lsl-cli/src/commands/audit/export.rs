@@ -101,18 +101,19 @@ impl Export {
             groups.write_if(0, &mut out)?;
             return Ok(out.flush()?);
         }
-        let mut trees = self.picked.trees()?;
-        if let Some(pseudonyms) = &pseudonyms {
-            for tree in &mut trees {
+        let trees = self.picked.trees()?;
+        let trees = trees.iter().map(|mut tree| {
+            if let Some(pseudonyms) = &pseudonyms {
                 tree.hide(pseudonyms);
             }
-        }
+            tree
+        });
         let stacks = Stacks::default();
         match self.format {
             Format::Cbor => {}
-            Format::Json => write_json(&trees, &mut out)?,
-            Format::Folded => write_folded(&trees, &stacks, &mut out)?,
-            Format::Svg => out.write_all(flame::draw(&fold(&trees, &stacks), true).as_bytes())?,
+            Format::Json => write_json(trees, &mut out)?,
+            Format::Folded => write_folded(trees, &stacks, &mut out)?,
+            Format::Svg => out.write_all(flame::draw(&fold(trees, &stacks), true).as_bytes())?,
         }
         Ok(out.flush()?)
     }
@@ -429,28 +430,28 @@ mod tests {
             let mut groups = Groups::new(Some(Pseudonyms::new().unwrap()));
             groups.begin(0);
             let conditions = ["took_us>5", "name~pk", "x!=y"];
-            let mut tree = Tree::default();
+            let mut read = Vec::new();
             for line in &lines {
                 groups.take(line.as_bytes(), &Picked::default());
                 if let Ok(fields) = serde_json::from_str::<Fields>(line) {
                     for condition in conditions {
                         super::super::filter::Conditions::one(condition).hold(&fields);
                     }
-                    tree.push(fields);
+                    read.push(fields);
                 }
             }
             let mut rest = &groups.bytes[..];
             while super::super::cbor::take_group(&mut rest).is_some() {}
             prop_assert!(rest.is_empty(), "what was written is whole");
+            let tree = Tree::new(read, Rc::default());
             let mut text = Vec::new();
             tree.write(&mut text).unwrap();
             let text = String::from_utf8(text).unwrap();
             prop_assert!(!text.chars().any(|it| it.is_control() && it != '\n'), "{text:?}");
             let json = tree.to_json().to_string();
             prop_assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
-            let trees = [tree];
             let stacks = Stacks { counts: true, by: Some("detail".into()) };
-            let picture = flame::draw(&fold(&trees, &stacks), true);
+            let picture = flame::draw(&fold([tree].into_iter(), &stacks), true);
             prop_assert!(picture.ends_with("</svg>\n"));
         }
     }

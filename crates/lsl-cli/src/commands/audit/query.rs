@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use clap::Args;
+use serde::Serializer as _;
 
 use super::context::{Id, Place};
 use super::filter::{Conditions, Fields, Times, may_hold};
@@ -76,15 +77,15 @@ impl Query {
             by: self.by.clone(),
         };
         if let Some(path) = &self.svg {
-            let picture = flame::draw(&fold(&trees, &stacks), !self.count);
+            let picture = flame::draw(&fold(trees.iter(), &stacks), !self.count);
             std::fs::write(path, picture)
                 .map_err(|it| Failure::from(it).context(&path.display().to_string()))?;
         }
         let mut out = BufWriter::new(io::stdout().lock());
         if self.json {
-            write_json(&trees, &mut out)?;
+            write_json(trees.iter(), &mut out)?;
         } else if self.folded {
-            write_folded(&trees, &stacks, &mut out)?;
+            write_folded(trees.iter(), &stacks, &mut out)?;
         } else if self.svg.is_none() {
             trees.iter().try_for_each(|tree| tree.write(&mut out))?;
         }
@@ -93,18 +94,22 @@ impl Query {
 }
 
 /// Writes trees as one array.
-pub(super) fn write_json(trees: &[Tree], out: &mut impl Write) -> Outcome {
-    let trees: Vec<_> = trees.iter().map(Tree::to_json).collect();
+pub(super) fn write_json(trees: impl Iterator<Item = Tree>, out: &mut impl Write) -> Outcome {
+    let mut trees = trees.map(|tree| tree.to_json());
     if io::stdout().is_terminal() {
-        let text = serde_json::to_string_pretty(&trees)?;
+        let text = serde_json::to_string_pretty(&trees.collect::<Vec<_>>())?;
         out.write_all(printable_json(&text).as_bytes())?;
     } else {
-        serde_json::to_writer_pretty(&mut *out, &trees)?;
+        serde_json::Serializer::pretty(&mut *out).collect_seq(&mut trees)?;
     }
     Ok(writeln!(out)?)
 }
 
-pub(super) fn write_folded(trees: &[Tree], stacks: &Stacks, out: &mut impl Write) -> Outcome {
+pub(super) fn write_folded(
+    trees: impl Iterator<Item = Tree>,
+    stacks: &Stacks,
+    out: &mut impl Write,
+) -> Outcome {
     for (path, weight) in fold(trees, stacks) {
         writeln!(out, "{path} {weight}")?;
     }
@@ -112,7 +117,7 @@ pub(super) fn write_folded(trees: &[Tree], stacks: &Stacks, out: &mut impl Write
 }
 
 /// Sums up the stacks of trees.
-pub(super) fn fold(trees: &[Tree], stacks: &Stacks) -> BTreeMap<String, u64> {
+pub(super) fn fold(trees: impl Iterator<Item = Tree>, stacks: &Stacks) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for tree in trees {
         tree.fold(stacks, |path, weight| {
@@ -121,6 +126,28 @@ pub(super) fn fold(trees: &[Tree], stacks: &Stacks) -> BTreeMap<String, u64> {
         });
     }
     sums
+}
+
+/// Trees of the lines that are meant, in the order of their first lines. Each is parsed when it is wanted: parsed, lines
+/// take eight times as much memory.
+#[derive(Debug, Default)]
+pub(super) struct Trees(Vec<Unparsed>);
+
+#[derive(Debug)]
+struct Unparsed {
+    lines: Vec<Box<[u8]>>,
+    program: Rc<Program>,
+}
+
+impl Trees {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Tree> {
+        self.0.iter().map(|tree| {
+            let lines = tree.lines.iter();
+            // Each was read before.
+            let lines = lines.filter_map(|line| serde_json::from_slice(line).ok());
+            Tree::new(lines.collect(), Rc::clone(&tree.program))
+        })
+    }
 }
 
 impl Picked {
@@ -146,6 +173,13 @@ impl Picked {
     pub(super) fn each(
         &self,
         mut take: impl FnMut(Place<'_>, Fields, Rc<Program>) -> Outcome,
+    ) -> Outcome {
+        self.each_with_line(|_, place, fields, program| take(place, fields, program))
+    }
+
+    fn each_with_line(
+        &self,
+        mut take: impl FnMut(&[u8], Place<'_>, Fields, Rc<Program>) -> Outcome,
     ) -> Outcome {
         let files = self.find()?;
         let is_for_all = self.times.is_empty() && self.conditions.is_empty();
@@ -179,7 +213,7 @@ impl Picked {
             programs.learn(&place, &fields);
             if is_wanted {
                 let program = programs.of(&place);
-                take(place, fields, program)?;
+                take(line, place, fields, program)?;
             }
             Ok(true)
         })?;
@@ -192,20 +226,21 @@ impl Picked {
         Ok(())
     }
 
-    /// Returns the trees of the lines that are meant, in the order of their first lines.
-    pub(super) fn trees(&self) -> Outcome<Vec<Tree>> {
+    /// Returns the trees of the lines that are meant.
+    pub(super) fn trees(&self) -> Outcome<Trees> {
         let (mut trees, mut places) = (Vec::new(), HashMap::new());
-        self.each(|place, fields, program| {
+        self.each_with_line(|line, place, _, program| {
             let place = *places.entry(place.tree()).or_insert_with(|| {
-                trees.push(Tree::of(program));
+                let lines = Vec::with_capacity(1);
+                trees.push(Unparsed { lines, program });
                 trees.len() - 1
             });
             if let Some(tree) = trees.get_mut(place) {
-                Tree::push(tree, fields);
+                tree.lines.push(line.into());
             }
             Ok(())
         })?;
-        Ok(trees)
+        Ok(Trees(trees))
     }
 }
 

@@ -14,7 +14,7 @@ use super::pseudonyms::Pseudonyms;
 use crate::ui::text::printable;
 
 /// All lines of a connection, or one that belongs to none.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tree {
     lines: Vec<Fields>,
     /// Who wrote them.
@@ -32,15 +32,8 @@ pub(super) struct Stacks {
 
 impl Tree {
     /// Creates one of lines that this program wrote.
-    pub(super) fn of(program: Rc<Program>) -> Self {
-        Self {
-            lines: Vec::new(),
-            program,
-        }
-    }
-
-    pub(super) fn push(&mut self, line: Fields) {
-        self.lines.push(line);
+    pub(super) fn new(lines: Vec<Fields>, program: Rc<Program>) -> Self {
+        Self { lines, program }
     }
 
     /// Hides who was there.
@@ -228,11 +221,8 @@ mod tests {
     use super::*;
 
     fn tree(lines: &[&str]) -> Tree {
-        let mut tree = Tree::default();
-        for line in lines {
-            tree.push(serde_json::from_str(line).unwrap());
-        }
-        tree
+        let lines = lines.iter().map(|line| serde_json::from_str(line).unwrap());
+        Tree::new(lines.collect(), Rc::default())
     }
 
     const LINES: [&str; 2] = [
