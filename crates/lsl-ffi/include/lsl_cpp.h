@@ -472,13 +472,16 @@ private:
 class stream_inlet {
 public:
     /// max_buflen: seconds (hundreds of samples if the rate is irregular) that wait for pulls, unless
-    /// flags name another unit. recover: find the source again if it is lost and has a source id.
+    /// flags name another unit. recover: find the source again if it is lost and has a source id. Of a
+    /// default-constructed info: an inlet to assign another one to.
     stream_inlet(const stream_info &info, int32_t max_buflen = 360, int32_t max_chunklen = 0,
         bool recover = true, lsl_transport_options_t flags = transp_default)
         : channel_count_(info.channel_count()),
-          handle_(cpp_detail::made(lsl_create_inlet_ex(
-                      info.handle().get(), max_buflen, max_chunklen, recover, flags)),
-              &lsl_destroy_inlet) {}
+          handle_(lsl_create_inlet_ex(
+                      info.handle().get(), max_buflen, max_chunklen, recover, flags),
+              &lsl_destroy_inlet) {
+        if (channel_count_ != 0) cpp_detail::made(handle_.get());
+    }
 
     stream_inlet(stream_inlet &&) noexcept = default;
     stream_inlet &operator=(stream_inlet &&) noexcept = default;
@@ -573,7 +576,9 @@ public:
         return pull_sample(room(sample), channel_count_, timeout);
     }
     double pull_sample(std::string *buffer, int32_t buffer_elements, double timeout = FOREVER) {
-        const std::size_t count = buffer_elements > 0 ? static_cast<std::size_t>(buffer_elements) : 0;
+        // The C function would wait for a sample first.
+        if (buffer_elements <= 0) throw std::runtime_error("No strings to pull a sample into.");
+        const std::size_t count = static_cast<std::size_t>(buffer_elements);
         cpp_detail::received_strings texts(count);
         int32_t ec = 0;
         const double timestamp = lsl_pull_sample_buf(handle_.get(), texts.data.data(),

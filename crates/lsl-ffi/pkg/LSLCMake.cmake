@@ -112,7 +112,7 @@ function(LSL_deploy_qt)
         message(WARNING "${tool} was not found: Qt will not be installed with ${to_TARGET}")
         return()
     endif()
-    _LSL_run_at_install("\"${LSL_DEPLOYQT}\" ${call}" "${to_DESTINATION}/${program}")
+    _LSL_run_at_install("\"${LSL_DEPLOYQT}\"" "${to_DESTINATION}/${program}" "${call}")
 endfunction()
 
 # Signs a program for this Mac: LSL_codesign(TARGET name DESTINATION folder ENTITLEMENTS file [BUNDLE]). The
@@ -126,13 +126,13 @@ function(LSL_codesign)
     if(to_BUNDLE)
         set(program "${program}.app")
     endif()
-    _LSL_run_at_install("codesign --force --deep --sign - --entitlements \"${to_ENTITLEMENTS}\"" "${program}")
+    _LSL_run_at_install("codesign --force --deep --sign - --entitlements \"${to_ENTITLEMENTS}\"" "${program}" "")
 endfunction()
 
-# Calls a program with an installed file.
-function(_LSL_run_at_install call file)
+# Calls a program with an installed file, and with options behind it.
+function(_LSL_run_at_install call file options)
     install(CODE "
-        execute_process(COMMAND ${call} \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${file}\" RESULT_VARIABLE result)
+        execute_process(COMMAND ${call} \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${file}\" ${options} RESULT_VARIABLE result)
         if(NOT result EQUAL 0)
             message(WARNING \"${file}: \${result}\")
         endif()
@@ -142,7 +142,10 @@ endfunction()
 # The names from before 1.17. Programs are installed into a folder of the project's name, or with
 # LSL_UNIXFOLDERS into bin, lib and share.
 
-option(LSL_DEPLOYAPPLIBS "Install liblsl and Qt beside programs, on Windows and macOS" ON)
+# A variable of the program's counts, too.
+if(NOT DEFINED LSL_DEPLOYAPPLIBS)
+    option(LSL_DEPLOYAPPLIBS "Install liblsl and Qt beside programs, on Windows and macOS" ON)
+endif()
 
 macro(LSLAPP_Setup_Boilerplate)
 endmacro()

@@ -1,5 +1,5 @@
-//! `lsl_cpp.h` compiles without a warning, and offers all that liblsl's does: one program,
-//! which uses everything, is compiled with both, and names everything that is in liblsl's.
+//! `lsl_cpp.h` compiles without a warning, and offers all that liblsl's does: one program, which uses everything, is
+//! compiled with both, and names everything that is in liblsl's. That one is of 1.13; what is newer is behind `NEWEST`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -78,6 +78,14 @@ int main()
     } catch (const lsl::timeout_error &) {
     }
     lsl::stream_info blank;
+    // As members are made before there is a stream.
+    lsl::stream_inlet later(blank);
+    std::vector<std::string> none;
+    try {
+        later.pull_sample(none.data(), 0, 20.0);
+        check(false, "no strings are no sample");
+    } catch (const std::runtime_error &) {
+    }
     lsl::continuous_resolver resolver(5.0);
     lsl::stream_outlet outlet(lsl::stream_info("seen", "test", 1, 0.0, lsl::cf_int8, "seen"));
     for (int tries = 0; resolver.results().empty(); tries++) {
