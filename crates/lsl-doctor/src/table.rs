@@ -240,13 +240,6 @@ const RULES: &[Rule] = &[
         configuration::limits,
         Explains::NotFound,
     ),
-    // Streams of this machine are found without a network.
-    rule(
-        "query.miss",
-        Level::Fault,
-        network::near_miss,
-        Explains::Missing,
-    ),
     rule("net.none", Level::Fault, network::none, Explains::Both),
     rule("fw.out", Level::Fault, filters::output, Explains::Both),
     rule("fw.in", Level::Fault, filters::input, Explains::Both),
@@ -291,6 +284,12 @@ const RULES: &[Rule] = &[
         Level::Fault,
         network::other_session,
         Explains::NotFound,
+    ),
+    rule(
+        "query.miss",
+        Level::Fault,
+        network::near_miss,
+        Explains::Missing,
     ),
     rule("nat", Level::Fault, peers::behind_host, Explains::NotFound),
     rule("route.vpn", Level::Fault, peers::vpn, Explains::NotReached),

@@ -32,6 +32,8 @@ pub(super) fn none(seen: &Observations) -> Option<Cause> {
             .next()
             .map(|it| it.name.clone())
             .unwrap_or_default(),
+        // Its own streams need none.
+        is_harmless: near_miss(seen).is_some(),
         text: "This machine has no network: only its own streams can be found.".into(),
         seen: if seen_of.is_empty() {
             vec!["no interface but loopback".into()]
