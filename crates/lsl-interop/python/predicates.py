@@ -58,9 +58,9 @@ def predicates():
     return list(seen)
 
 
-def ask(predicate):
+def ask(predicate, patience=PATIENCE):
     found = (ctypes.c_void_p * 4)()
-    count = lib.lsl_resolve_bypred(found, 4, predicate, 1, ctypes.c_double(PATIENCE))
+    count = lib.lsl_resolve_bypred(found, 4, predicate, 1, ctypes.c_double(patience))
     for info in found[: max(count, 0)]:
         lib.lsl_destroy_streaminfo(ctypes.c_void_p(info))
     if count == -3:
@@ -74,7 +74,7 @@ def shown(predicate):
     return predicate.decode("latin-1")
 
 
-def answers():
+def answers(expected):
     lib.lsl_resolve_bypred.argtypes = [ctypes.c_void_p, ctypes.c_uint, ctypes.c_char_p, ctypes.c_int, ctypes.c_double]
     lib.lsl_resolve_bypred.restype = ctypes.c_int
     lib.lsl_stream_info_matches_query.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
@@ -84,6 +84,10 @@ def answers():
     texts = predicates()
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         given = list(pool.map(ask, texts))
+    # Beside other programs an answer may take longer: asked once more, alone.
+    for index, text in enumerate(texts):
+        if given[index] == "none" and expected.get(shown(text), {}).get("answer") == "found":
+            given[index] = ask(text, 5 * PATIENCE)
     del outlet
     matches = [bool(lib.lsl_stream_info_matches_query(info.obj, text)) for text in texts]
     return [
@@ -93,15 +97,14 @@ def answers():
 
 
 def every():
-    got = answers()
     if os.environ.get("LSL_EXPECT_LIBRARY") != "lsl-rs":
-        json.dump(got, sys.stdout, indent=0)
+        json.dump(answers({}), sys.stdout, indent=0)
         return
     assert "lsl-rs" in pylsl.library_info(), pylsl.library_info()
     expected = {case["predicate"]: case for case in json.loads(ANSWERS.read_text())["cases"]}
-    got = {case["predicate"]: case for case in got}
     # liblsl cuts a query at its line end and then refuses the rest; ours makes a blank of it.
     expected["\nname"]["answer"] = "found"
+    got = {case["predicate"]: case for case in answers(expected)}
     wrong = {text: (expected.get(text), answer) for text, answer in got.items() if expected.get(text) != answer}
     assert not wrong, wrong
     assert set(got) == set(expected), set(got) ^ set(expected)
