@@ -235,7 +235,8 @@ impl InletShared {
                 continue;
             }
             state.reader.resign(lead.id);
-            // Windows tells only the thread that waited for the socket last: by its successor, if this one was late.
+            // On Windows a socket wakes only the thread that waited for it last. A deposed leader that was late took
+            // that from its successor, which waits for it anew once it is interrupted.
             if let Some(present) = state.reader.leader() {
                 present.raise();
             }

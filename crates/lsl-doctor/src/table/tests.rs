@@ -393,6 +393,17 @@ fn near_misses() {
     assert_eq!(near("source_id", "Amp-2"), [""; 0], "another device");
     assert_eq!(near("name", "Gaze"), [""; 0]);
     assert_eq!(near("type", "EOG"), [""; 0], "short words differ");
+    // Streams of this machine need no network.
+    let mut seen = healthy();
+    seen.asked.stream = Some(StreamAsked {
+        text: "type=eeg".into(),
+        field: Some(("type".into(), "eeg".into())),
+        found: false,
+    });
+    for interface in seen.interfaces.iter_mut().flatten() {
+        interface.has_carrier = Some(false);
+    }
+    assert_eq!(ids(&seen), ["query.miss"]);
 }
 
 #[test]
